@@ -1,0 +1,1 @@
+"""Run LLM agent turns that survive a crash."""

@@ -1,0 +1,1 @@
+"""Models: adapters to providers."""

@@ -1,0 +1,1 @@
+"""Stores: where sessions are kept."""

@@ -1,0 +1,1 @@
+"""The pure part of turnstate. Import it as :mod:`turnstate.states`."""

@@ -1,0 +1,91 @@
+"""The serialised state of one session between commits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from .content import UserPart
+from .events import NumberedEvent
+from .submissions import Receipt
+from .transcript import Message, Usage
+from .turn import Call, Grant, TurnState
+
+__all__ = ["FORMAT", "Checkpoint", "Commit", "Queued"]
+
+FORMAT = 1
+"""The format of checkpoints that this version writes."""
+
+
+@attrs.frozen
+class Queued:
+    """A message that waits. ``event`` is the number of the event that holds its parts; they are not stored here again."""
+
+    id: str
+    event: int
+    parts: tuple[UserPart, ...] = attrs.field(default=(), repr=False)
+    settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any], repr=False)
+
+
+@attrs.define
+class Checkpoint:
+    """Everything that decides how a session goes on. Its size depends on what is open, not on what has been said.
+
+    ``events``, ``messages``, ``turns``, ``grant_count`` are the counters that ids and numbers come from.
+    """
+
+    session: str
+    created_at: float
+    format: int = FORMAT
+    sequence: int = 0
+    updated_at: float = 0.0
+    events: int = 0
+    messages: int = 0
+    turns: int = 0
+    grant_count: int = 0
+    head: str | None = None
+    turn: TurnState | None = None
+    steers: tuple[Queued, ...] = ()
+    queue: tuple[Queued, ...] = ()
+    held: bool = False
+    usage: dict[str, Usage] = attrs.field(factory=dict[str, Usage])
+    grants: tuple[Grant, ...] = ()
+    labels: dict[str, str] = attrs.field(factory=dict[str, str])
+    metadata: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    title: str = ""
+    epoch: int = 0
+
+    def copy(self) -> Checkpoint:
+        """An independent copy; the values in it are shared, they never change."""
+        other = Checkpoint.__new__(Checkpoint)
+        for name in _FIELDS:
+            setattr(other, name, getattr(self, name))
+        other.turn = None if self.turn is None else self.turn.copy()
+        other.usage = dict(self.usage)
+        other.labels = dict(self.labels)
+        other.metadata = dict(self.metadata)
+        return other
+
+
+_FIELDS = tuple(field.name for field in attrs.fields(Checkpoint))
+
+
+@attrs.define
+class Commit:
+    """One step forward: written whole or not at all.
+
+    ``after`` is the sequence that it builds on; ``checkpoint.sequence`` the one that it makes. ``started`` and
+    ``checking`` are the calls that the driver begins, or looks after, once it is durable. ``taken`` are the inbox
+    submissions that it settles.
+    """
+
+    after: int
+    checkpoint: Checkpoint
+    messages: list[Message]
+    events: list[NumberedEvent]
+    receipts: list[Receipt]
+    started: list[Call]
+    checking: list[Call]
+    taken: list[str]

@@ -1,0 +1,177 @@
+"""The parts of a message: what people, models and tools say.
+
+Parts are frozen values. Text is checked when a part is made: a lone surrogate (half of a UTF-16 pair, which no encoder
+accepts) raises :class:`~turnstate.InvalidInput`. Text that comes from tools and models goes through :func:`clean_text`,
+which replaces such code points, because nobody is there who could mend it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Literal
+
+import attrs
+
+from .errors import InvalidInput
+
+__all__ = [
+    "File",
+    "Image",
+    "Part",
+    "Reasoning",
+    "Refusal",
+    "ResultStatus",
+    "Text",
+    "ToolCall",
+    "ToolResult",
+    "UserPart",
+    "as_parts",
+    "clean_text",
+    "text_of",
+]
+
+ResultStatus = Literal["ok", "error", "denied", "not-run", "unknown"]
+"""How a call was settled; everything but ``ok`` is an error result for the model."""
+
+
+def _no_mapping() -> Mapping[str, Any]:
+    return {}
+
+
+def _encodable(_: object, field: attrs.Attribute[str], value: object) -> None:
+    if not isinstance(value, str):
+        raise InvalidInput(f"{field.name}: expected text, got {type(value).__name__}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidInput(
+                f"{field.name}: lone surrogate U+{ord(value[error.start]):04X} at position {error.start}; "
+                "decode the text with errors='replace' before you send it"
+            ) from None
+
+
+def clean_text(text: str) -> str:
+    """The text with lone surrogates replaced by U+FFFD; two halves that belong together are joined.
+
+    >>> clean_text("a\\ud800b")
+    'a\\ufffdb'
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+@attrs.frozen
+class Text:
+    """Plain text. ``provider`` holds what the provider that made it needs back, verbatim, by protocol."""
+
+    tag: ClassVar[str] = "text"
+    text: str = attrs.field(validator=_encodable)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True)
+
+
+@attrs.frozen
+class Refusal:
+    """The model's own words for why it will not answer."""
+
+    tag: ClassVar[str] = "refusal"
+    text: str = attrs.field(validator=_encodable)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True)
+
+
+@attrs.frozen
+class Reasoning:
+    """What a model thought before it answered; ``provider`` holds signatures and the like, verbatim."""
+
+    tag: ClassVar[str] = "reasoning"
+    text: str = attrs.field(validator=_encodable)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True)
+
+
+@attrs.frozen
+class Image:
+    """A picture, as an ``http(s):`` or ``data:`` URL."""
+
+    tag: ClassVar[str] = "image"
+    url: str = attrs.field(validator=_encodable)
+    media_type: str = ""
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True)
+
+
+@attrs.frozen
+class File:
+    """A file, as an ``http(s):`` or ``data:`` URL."""
+
+    tag: ClassVar[str] = "file"
+    url: str = attrs.field(validator=_encodable)
+    name: str = ""
+    media_type: str = ""
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True)
+
+
+@attrs.frozen
+class ToolCall:
+    """A model's wish to run a tool.
+
+    ``id`` is ours (message id and position, ``m12.0``), unique in the session. ``provider_id`` is the provider's name for
+    the call, which need not be unique. ``arguments`` is the text exactly as the model sent it; it need not be JSON.
+    """
+
+    tag: ClassVar[str] = "call"
+    id: str
+    name: str = attrs.field(validator=_encodable)
+    arguments: str = attrs.field(validator=_encodable)
+    provider_id: str = ""
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True)
+
+
+@attrs.frozen
+class ToolResult:
+    """The one result of a call: ``text`` is what the model reads."""
+
+    tag: ClassVar[str] = "result"
+    call: str
+    text: str = attrs.field(validator=_encodable)
+    status: ResultStatus = "ok"
+
+
+Part = Text | Refusal | Reasoning | Image | File | ToolCall | ToolResult
+UserPart = Text | Image | File
+"""What a person may send."""
+
+USER_PARTS = (Text, Image, File)
+
+
+def as_parts(content: str | Iterable[UserPart]) -> tuple[UserPart, ...]:
+    """A person's message as parts; a plain string becomes one :class:`Text`.
+
+    Raises:
+        InvalidInput: it is empty or blank, or holds something that a person cannot send.
+
+    >>> as_parts("hi")
+    (Text(text='hi', provider={}),)
+    """
+    if isinstance(content, str):
+        parts: tuple[UserPart, ...] = (Text(content),)
+    else:
+        parts = tuple(content)
+    for part in parts:
+        if not isinstance(part, USER_PARTS):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(f"message: expected text or Text, Image and File parts, got {type(part).__name__}")
+    if not any(not isinstance(part, Text) or part.text.strip() for part in parts):
+        raise InvalidInput("message: it is empty; write some text or add a part")
+    return parts
+
+
+def text_of(parts: Iterable[Part]) -> str:
+    """The visible text of some parts, joined.
+
+    >>> text_of([Reasoning("hm"), Text("a"), Text("b")])
+    'ab'
+    """
+    return "".join(part.text for part in parts if isinstance(part, (Text, Refusal)))

@@ -1,0 +1,326 @@
+"""What a client is told.
+
+Numbered events are stored: each session counts 1, 2, 3, ... and a client that asks for those after the last it saw gets
+exactly the rest. Deltas have no number: they are told while something happens and are not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import attrs
+
+from .content import UserPart
+from .submissions import Delivery
+from .transcript import Message, Usage
+from .turn import Call, Failure, Grant, Outcome, Stop
+
+__all__ = [
+    "ApprovalRequested",
+    "CallAnswered",
+    "CallDelta",
+    "CallProgress",
+    "CallProposed",
+    "CallSettled",
+    "CallStarted",
+    "Custom",
+    "Delta",
+    "Event",
+    "EventBase",
+    "GrantAdded",
+    "GrantRevoked",
+    "Lagged",
+    "MessageAdded",
+    "MessageEdited",
+    "MessageQueued",
+    "MessageRemoved",
+    "MessageTaken",
+    "NumberedEvent",
+    "ReasoningDelta",
+    "Replied",
+    "Retrying",
+    "StepEnded",
+    "StepStarted",
+    "TextDelta",
+    "TurnEnded",
+    "TurnStarted",
+    "TurnStopping",
+    "Warned",
+]
+
+
+@attrs.frozen(kw_only=True)
+class EventBase:
+    """What every event has.
+
+    ``number`` is None for a delta; ``at`` is in seconds since the epoch; ``turn`` is empty outside of a turn; ``cause`` is
+    the id of the submission that led to it.
+    """
+
+    number: int | None = None
+    at: float = 0.0
+    turn: str = ""
+    cause: str = ""
+
+
+@attrs.frozen
+class TurnStarted(EventBase):
+    """A turn began, with a person's message, or going on from the turn ``continues``."""
+
+    tag: ClassVar[str] = "turn-started"
+    message: Message | None = None
+    continues: str = ""
+    settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+
+
+@attrs.frozen
+class MessageQueued(EventBase):
+    """A message waits: for the next turn, or to join this one."""
+
+    tag: ClassVar[str] = "message-queued"
+    id: str
+    parts: tuple[UserPart, ...]
+    delivery: Delivery = "queue"
+    settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+
+
+@attrs.frozen
+class MessageEdited(EventBase):
+    """A waiting message was changed."""
+
+    tag: ClassVar[str] = "message-edited"
+    id: str
+    parts: tuple[UserPart, ...]
+    settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+
+
+@attrs.frozen
+class MessageTaken(EventBase):
+    """A waiting message joined the running turn."""
+
+    tag: ClassVar[str] = "message-taken"
+    id: str
+    message: Message
+
+
+@attrs.frozen
+class MessageRemoved(EventBase):
+    """A waiting message was taken back."""
+
+    tag: ClassVar[str] = "message-removed"
+    id: str
+
+
+@attrs.frozen
+class MessageAdded(EventBase):
+    """A middleware added a message for good."""
+
+    tag: ClassVar[str] = "message-added"
+    message: Message
+
+
+@attrs.frozen
+class StepStarted(EventBase):
+    """A request goes to the model."""
+
+    tag: ClassVar[str] = "step-started"
+    step: int
+    attempt: str
+
+
+@attrs.frozen
+class StepEnded(EventBase):
+    """An attempt ended: ``completed``, ``failed``, ``retrying`` or ``interrupted``."""
+
+    tag: ClassVar[str] = "step-ended"
+    step: int
+    attempt: str
+    outcome: Literal["completed", "failed", "retrying", "interrupted"]
+    usage: Usage | None = None
+    stop: Stop = ""
+
+
+@attrs.frozen
+class Retrying(EventBase):
+    """The attempt broke; what it gave so far is void. The next one starts after ``delay`` seconds."""
+
+    tag: ClassVar[str] = "retrying"
+    attempt: str
+    error: Failure
+    delay: float = 0.0
+
+
+@attrs.frozen
+class Replied(EventBase):
+    """The model's reply is stored; also what was left of one when the turn ended (status ``incomplete``)."""
+
+    tag: ClassVar[str] = "replied"
+    message: Message
+
+
+@attrs.frozen
+class CallProposed(EventBase):
+    """The model wants a tool to run."""
+
+    tag: ClassVar[str] = "call-proposed"
+    call: Call
+
+
+@attrs.frozen
+class ApprovalRequested(EventBase):
+    """A person must say whether this call may run."""
+
+    tag: ClassVar[str] = "approval-requested"
+    call: Call
+
+
+@attrs.frozen
+class CallAnswered(EventBase):
+    """A person said so; ``call.decision`` says who, when and why."""
+
+    tag: ClassVar[str] = "call-answered"
+    call: Call
+
+
+@attrs.frozen
+class CallStarted(EventBase):
+    """The call may have had effects from now on."""
+
+    tag: ClassVar[str] = "call-started"
+    call: Call
+
+
+@attrs.frozen
+class CallSettled(EventBase):
+    """The call has its one result, which is in ``message``."""
+
+    tag: ClassVar[str] = "call-settled"
+    call: Call
+    message: Message
+
+
+@attrs.frozen
+class TurnStopping(EventBase):
+    """The turn was told to end; nothing starts any more."""
+
+    tag: ClassVar[str] = "turn-stopping"
+    reason: str
+
+
+@attrs.frozen
+class TurnEnded(EventBase):
+    """The turn's end and record. ``held``: waiting messages stay until Resume or a new message releases them."""
+
+    tag: ClassVar[str] = "turn-ended"
+    outcome: Outcome
+    reason: str = ""
+    error: Failure | None = None
+    stop: Stop = ""
+    steps: int = 0
+    attempts: int = 0
+    calls: int = 0
+    failed_calls: int = 0
+    usage: Usage = attrs.field(factory=Usage)
+    held: bool = False
+
+
+@attrs.frozen
+class GrantAdded(EventBase):
+    """A person approved something for the session."""
+
+    tag: ClassVar[str] = "grant-added"
+    grant: Grant
+
+
+@attrs.frozen
+class GrantRevoked(EventBase):
+    """An approval for the session is gone."""
+
+    tag: ClassVar[str] = "grant-revoked"
+    grant: Grant
+
+
+@attrs.frozen
+class Custom(EventBase):
+    """A middleware's own."""
+
+    tag: ClassVar[str] = "custom"
+    name: str
+    data: Any = None
+
+
+@attrs.frozen
+class Warned(EventBase):
+    """Something that a person should know."""
+
+    tag: ClassVar[str] = "warned"
+    text: str
+
+
+@attrs.frozen
+class TextDelta(EventBase):
+    """A piece of the reply's text; void if its attempt is retried."""
+
+    text: str
+    attempt: str = ""
+
+
+@attrs.frozen
+class ReasoningDelta(EventBase):
+    """A piece of the model's reasoning."""
+
+    text: str
+    attempt: str = ""
+
+
+@attrs.frozen
+class CallDelta(EventBase):
+    """A piece of a call's arguments; ``slot`` is its place among the reply's calls."""
+
+    tool: str
+    arguments: str
+    slot: int = 0
+    attempt: str = ""
+
+
+@attrs.frozen
+class CallProgress(EventBase):
+    """A running tool's own report."""
+
+    call: str
+    value: Any
+
+
+@attrs.frozen
+class Lagged(EventBase):
+    """You read too slowly and missed events; read on from the log after number ``after``."""
+
+    after: int
+
+
+NumberedEvent = (
+    TurnStarted
+    | MessageQueued
+    | MessageEdited
+    | MessageTaken
+    | MessageRemoved
+    | MessageAdded
+    | StepStarted
+    | StepEnded
+    | Retrying
+    | Replied
+    | CallProposed
+    | ApprovalRequested
+    | CallAnswered
+    | CallStarted
+    | CallSettled
+    | TurnStopping
+    | TurnEnded
+    | GrantAdded
+    | GrantRevoked
+    | Custom
+    | Warned
+)
+Delta = TextDelta | ReasoningDelta | CallDelta | CallProgress | Lagged
+Event = NumberedEvent | Delta

@@ -1,0 +1,102 @@
+"""What is declared about tools and limits: given when a session is opened, never stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import attrs
+
+from .errors import InvalidInput
+
+__all__ = ["Limits", "OnCrash", "Rules", "ToolSpec"]
+
+OnCrash = Literal["report", "rerun", "check"]
+"""What happens to a call that had started when its process died: tell the model that the outcome is unknown, run it again
+(the tool is idempotent), or ask a function that looks at the world."""
+
+
+def _accept(_: str) -> str | None:
+    return None
+
+
+@attrs.frozen
+class ToolSpec:
+    """What the machine knows about a tool.
+
+    ``check`` takes a call's arguments (JSON text) and returns what is wrong with them, for the model, or None.
+    ``approval`` is ``policy`` where something outside of the machine must decide.
+    """
+
+    name: str
+    approval: Literal["never", "always", "policy"] = "never"
+    exclusive: bool = False
+    on_crash: OnCrash = "report"
+    ends_on_input: bool = False
+    expires: float | None = None
+    check: Callable[[str], str | None] = attrs.field(default=_accept, eq=False, repr=False)
+
+
+def _at_least(least: float) -> Callable[[object, attrs.Attribute[float | None], float | None], None]:
+    def check(_: object, field: attrs.Attribute[float | None], value: float | None) -> None:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(f"Limits.{field.name}: expected None or a number of at least {least:g}, got {value!r}")
+
+    return check
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """When a turn ends by itself, with outcome ``limit``; it can be resumed with fresh counts.
+
+    Args:
+        steps: requests to the model in one turn (retries of a step are not counted); None for no limit.
+        calls: tool calls in one reply.
+        tokens: input and output tokens of the turn.
+        seconds: time that the turn was at work: without waits for people and without downtime.
+        cost: the sum of the costs that the model reported.
+        attempts: attempts of one step before the turn fails.
+        resumptions: how often a step may be cut off by the end of its process before the turn fails.
+        grants: approvals for the session that are kept; the oldest goes out.
+        queue: messages that may wait.
+
+    Raises:
+        InvalidInput: a value is not a number or too small.
+
+    >>> Limits(steps=5).calls
+    128
+    """
+
+    steps: int | None = attrs.field(default=50, validator=_at_least(1))
+    calls: int = attrs.field(default=128, validator=_at_least(1))
+    tokens: int | None = attrs.field(default=None, validator=_at_least(1))
+    seconds: float | None = attrs.field(default=None, validator=_at_least(0))
+    cost: float | None = attrs.field(default=None, validator=_at_least(0))
+    attempts: int = attrs.field(default=5, validator=_at_least(1))
+    resumptions: int = attrs.field(default=3, validator=_at_least(0))
+    grants: int = attrs.field(default=64, validator=_at_least(1))
+    queue: int = attrs.field(default=256, validator=_at_least(1))
+
+
+def _no_tools() -> Mapping[str, ToolSpec]:
+    return {}
+
+
+@attrs.frozen(kw_only=True)
+class Rules:
+    """Everything that is declared: tools by name, limits, and which hooks there are.
+
+    ``delay`` and ``longest_delay`` shape the back-off between attempts, in seconds: the first delay, doubled each time, at
+    most the longest. A server that asks for more than ``longest_wait`` seconds fails the turn instead.
+    """
+
+    tools: Mapping[str, ToolSpec] = attrs.field(factory=_no_tools)
+    limits: Limits = attrs.field(factory=Limits)
+    before_model: bool = False
+    after_model: bool = False
+    turn_ended: bool = False
+    passes: int = 3
+    agains: int = 2
+    delay: float = 0.5
+    longest_delay: float = 8.0
+    longest_wait: float = 60.0

@@ -1,0 +1,222 @@
+"""The messages of a session: a tree, the path that is visible, and the conversation that a model is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import attrs
+
+from .content import Part, Reasoning, Text, ToolCall, ToolResult, text_of
+from .errors import CheckpointError
+
+__all__ = ["Conversation", "Message", "MessageStatus", "Role", "Timing", "Transcript", "Usage"]
+
+Role = Literal["user", "assistant", "tool", "system"]
+MessageStatus = Literal["complete", "incomplete"]
+
+
+def _plus(a: float | None, b: float | None) -> Any:
+    return b if a is None else a if b is None else a + b
+
+
+@attrs.frozen
+class Usage:
+    """Tokens of a request or of many, and their cost. ``None`` means unknown, which is not 0.
+
+    ``input`` counts everything that was sent, cached or not; ``cached`` (read from a cache) and ``cache_written`` are
+    parts of it. ``output`` counts everything that was made; ``reasoning`` is a part of it. ``cost`` is in the currency of
+    whoever sets it.
+
+    >>> Usage(input=3, output=1) + Usage(input=4)
+    Usage(input=7, output=1, cached=None, cache_written=None, reasoning=None, cost=None)
+    """
+
+    input: int | None = None
+    output: int | None = None
+    cached: int | None = None
+    cache_written: int | None = None
+    reasoning: int | None = None
+    cost: float | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            _plus(self.input, other.input),
+            _plus(self.output, other.output),
+            _plus(self.cached, other.cached),
+            _plus(self.cache_written, other.cache_written),
+            _plus(self.reasoning, other.reasoning),
+            _plus(self.cost, other.cost),
+        )
+
+    @property
+    def total(self) -> int:
+        """Input and output tokens together, what is unknown counted as 0."""
+        return (self.input or 0) + (self.output or 0)
+
+
+@attrs.frozen
+class Timing:
+    """When an attempt was sent, gave its first piece and ended; seconds since the epoch."""
+
+    started: float
+    first: float | None = None
+    ended: float | None = None
+
+
+@attrs.frozen
+class Message:
+    """One message, never changed once it is written.
+
+    ``id`` is unique in the session (``m12``), ``parent`` the message before it on its path. A tool's result is a message
+    of its own with role ``tool``. ``status`` is ``incomplete`` for what was left of a reply when its turn ended.
+    """
+
+    id: str
+    parent: str | None
+    turn: str
+    role: Role
+    parts: tuple[Part, ...]
+    created_at: float
+    status: MessageStatus = "complete"
+    model: str = ""
+    usage: Usage | None = None
+    timing: Timing | None = None
+    metadata: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+
+    @property
+    def text(self) -> str:
+        """The visible text; for a tool's result what the model reads."""
+        if self.role == "tool":
+            return "".join(part.text for part in self.parts if isinstance(part, ToolResult))
+        return text_of(self.parts)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls in it, in order."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """The results in it."""
+        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+
+class Conversation:
+    """What a model is shown of a path: every call with exactly one result, right after it, in call order.
+
+    It grows with the path: adding a message costs the same however long the path is. Results wait until their batch is
+    complete; a batch that another message cuts short gets a result for each call that has none, so that whatever the
+    history holds, the request is one that a strict provider accepts. Results without a call are left out.
+
+    >>> c = Conversation()
+    >>> c.add(Message("m1", None, "t1", "assistant", (ToolCall("m1.0", "f", "{}"),), 0.0))
+    >>> c.add(Message("m2", "m1", "t1", "user", (Text("stop"),), 0.0))
+    >>> [(m.role, m.text) for m in c.messages()]
+    [('assistant', ''), ('tool', 'not run: no result was recorded'), ('user', 'stop')]
+    """
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._open: dict[str, Message | None] = {}
+        self._last: Message | None = None
+
+    def add(self, message: Message) -> None:
+        """Add the next message of the path."""
+        if message.role == "tool":
+            for result in message.results:
+                if result.call in self._open and self._open[result.call] is None:
+                    self._open[result.call] = message
+            if self._open and None not in self._open.values():
+                self._flush()
+            return
+        self._flush()
+        if _shown(message):
+            self._messages.append(message)
+        calls = message.calls
+        if calls:
+            self._last = message
+            self._open = {call.id: None for call in calls}
+
+    def _flush(self) -> None:
+        for call, message in self._open.items():
+            self._messages.append(message or self._missing(call))
+        self._open = {}
+
+    def _missing(self, call: str) -> Message:
+        assert self._last is not None
+        text = "not run: no result was recorded"
+        return Message(f"{call}!", self._last.id, self._last.turn, "tool", (ToolResult(call, text, "not-run"),), self._last.created_at)
+
+    def messages(self) -> tuple[Message, ...]:
+        """All messages so far; a batch that is still open is shown complete, so ask when it is settled."""
+        if self._open:
+            rest = tuple(message or self._missing(call) for call, message in self._open.items())
+            return (*self._messages, *rest)
+        return tuple(self._messages)
+
+
+def _shown(message: Message) -> bool:
+    """Whether there is anything in it that a provider accepts: not an incomplete reply of blanks."""
+    if message.role != "assistant":
+        return True
+    return any(
+        bool(part.text.strip()) if isinstance(part, Text) else not isinstance(part, Reasoning) or message.status == "complete"
+        for part in message.parts
+    )
+
+
+class Transcript:
+    """All messages of a session by id, and the path from the first to ``head``.
+
+    Raises:
+        CheckpointError: messages do not form a tree, or ``head`` is not among them.
+    """
+
+    def __init__(self, messages: Iterable[Message] = (), head: str | None = None) -> None:
+        self._by_id: dict[str, Message] = {}
+        for message in messages:
+            self._by_id[message.id] = message
+        self.head = head
+        self.path: list[Message] = list(self._walk(head))
+        self.conversation = Conversation()
+        for message in self.path:
+            self.conversation.add(message)
+
+    def _walk(self, head: str | None) -> Iterator[Message]:
+        found: list[Message] = []
+        while head is not None:
+            message = self._by_id.get(head)
+            if message is None:
+                raise CheckpointError(f"messages: {head} is on the path of the head but is not stored")
+            found.append(message)
+            if len(found) > len(self._by_id):
+                raise CheckpointError(f"messages: the path of {self.head} goes in a circle")
+            head = message.parent
+        return reversed(found)
+
+    def append(self, message: Message) -> None:
+        """Add a message below the head and move the head to it."""
+        if message.parent != self.head or message.id in self._by_id:
+            raise AssertionError(f"{message.id} does not follow {self.head}")
+        self._by_id[message.id] = message
+        self.head = message.id
+        self.path.append(message)
+        self.conversation.add(message)
+
+    def __getitem__(self, message: str) -> Message:
+        return self._by_id[message]
+
+    def get(self, message: str) -> Message | None:
+        """The message with this id, or None."""
+        return self._by_id.get(message)
+
+    def __contains__(self, message: object) -> bool:
+        return message in self._by_id
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def visible(self) -> Sequence[Message]:
+        """The path with the results of each batch in call order."""
+        return self.conversation.messages()

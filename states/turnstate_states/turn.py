@@ -1,0 +1,201 @@
+"""The state of one turn and of its calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import attrs
+
+from .content import ResultStatus
+from .transcript import Usage
+
+__all__ = [
+    "SETTLED",
+    "Call",
+    "CallStatus",
+    "Decision",
+    "Ending",
+    "Failure",
+    "Grant",
+    "Outcome",
+    "StateName",
+    "Stop",
+    "TurnState",
+]
+
+StateName = Literal["idle", "before-model", "streaming", "awaiting-approval", "executing-tools", "aborted", "complete"]
+Outcome = Literal["completed", "interrupted", "failed", "limit", "superseded", "denied"]
+Stop = Literal["", "stop", "length", "content-filter", "refusal", "tool-calls", "pause", "other"]
+"""Why a model stopped; ``pause``: it wants to go on by itself."""
+
+CallStatus = Literal["proposed", "asked", "allowed", "started", "checking", "ok", "error", "denied", "not-run", "unknown"]
+SETTLED: frozenset[str] = frozenset({"ok", "error", "denied", "not-run", "unknown"})
+
+
+@attrs.frozen
+class Failure:
+    """An error as data: what a :class:`~turnstate.ModelError` or another cause leaves in the record."""
+
+    kind: str
+    message: str
+    retryable: bool = False
+    status: int | None = None
+    retry_after: float | None = None
+
+
+@attrs.frozen
+class Decision:
+    """A person's decision on a call: what, who (as the client said), when (seconds since the epoch), why."""
+
+    verdict: Literal["approve", "deny"]
+    at: float
+    by: str = ""
+    reason: str = ""
+    for_session: bool = False
+    end_turn: bool = False
+
+
+@attrs.frozen
+class Call:
+    """A tool call of the running turn, and the request for its approval.
+
+    ``status`` is ``proposed``, ``asked`` (a person must answer), ``allowed``, ``started``, ``checking`` (after a crash), or
+    settled: ``ok``, ``error``, ``denied``, ``not-run``, ``unknown``. ``began`` counts how often a process got the right to
+    run it. ``result`` names the message that holds its result.
+    """
+
+    id: str
+    tool: str
+    status: CallStatus = "proposed"
+    reason: str = ""
+    began: int = 0
+    decision: Decision | None = None
+    grant: str = ""
+    edited: str | None = None
+    expires_at: float | None = None
+    result: str = ""
+    proposed: str = attrs.field(default="", repr=False)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has its result."""
+        return self.status in SETTLED
+
+    @property
+    def arguments_json(self) -> str:
+        """The arguments in force, as text: a person's where they were edited, otherwise the model's, byte for byte."""
+        return self.proposed if self.edited is None else self.edited
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments in force; empty where they are not a JSON object.
+
+        >>> Call("m1.0", "add", proposed='{"a": 1}').arguments
+        {'a': 1}
+        """
+        try:
+            value = json.loads(self.arguments_json or "{}")
+        except ValueError:
+            return {}
+        return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+@attrs.frozen
+class Grant:
+    """An approval for the session: this tool with these arguments (JSON text, canonical), or with any if None."""
+
+    id: str
+    tool: str
+    arguments_json: str | None = None
+    by: str = ""
+
+    @property
+    def arguments(self) -> Mapping[str, Any] | None:
+        """The arguments that it covers; None for any."""
+        return None if self.arguments_json is None else json.loads(self.arguments_json)
+
+
+@attrs.frozen
+class Ending:
+    """The turn was told to end, and how; from then on nothing starts."""
+
+    outcome: Outcome
+    reason: str
+    cause: str = ""
+
+
+def _no_settings() -> Mapping[str, Any]:
+    return {}
+
+
+@attrs.define
+class TurnState:
+    """One turn: from ``idle`` to ``aborted`` or ``complete``.
+
+    ``step`` counts requests to the model, ``attempt`` tries of one step, ``hook_pass`` rounds of hooks before one attempt.
+    ``reply`` names the message that the step gave, once it is stored. ``closed`` is true when :class:`TurnEnded` was told.
+    """
+
+    id: str
+    cause: str
+    started_at: float
+    state: StateName = "idle"
+    message: str = ""
+    continues: str = ""
+    settings: Mapping[str, Any] = attrs.field(factory=_no_settings)
+    step: int = 0
+    attempt: int = 0
+    hook_pass: int = 0
+    prepared: bool = False
+    steers_seen: int = 0
+    not_before: float = 0.0
+    resumptions: int = 0
+    agains: int = 0
+    reply: str = ""
+    reviewed: bool = False
+    again: bool = False
+    calls: dict[str, Call] = attrs.field(factory=dict[str, Call])
+    ending: Ending | None = None
+    stop: Stop = ""
+    raw_stop: str = ""
+    outcome: Outcome | None = None
+    reason: str = ""
+    error: Failure | None = None
+    attempts: int = 0
+    calls_made: int = 0
+    calls_failed: int = 0
+    usage: Usage = attrs.field(factory=Usage)
+    last_usage: Usage | None = None
+    worked: float = 0.0
+    clock: float | None = None
+    closed: bool = False
+
+    @property
+    def final(self) -> bool:
+        """Whether its state is ``aborted`` or ``complete``."""
+        return self.state == "aborted" or self.state == "complete"
+
+    @property
+    def attempt_id(self) -> str:
+        """The running attempt's id: turn, step, attempt (``t3.2.1``)."""
+        return f"{self.id}.{self.step}.{self.attempt}"
+
+    def copy(self) -> TurnState:
+        """An independent copy; the values in it are shared, they never change."""
+        other = TurnState.__new__(TurnState)
+        for name in _FIELDS:
+            setattr(other, name, getattr(self, name))
+        other.calls = dict(self.calls)
+        return other
+
+
+_FIELDS = tuple(field.name for field in attrs.fields(TurnState))
+
+
+def settled_as(status: CallStatus) -> ResultStatus:
+    """A settled status as that of its result."""
+    if status == "ok" or status == "error" or status == "denied" or status == "not-run" or status == "unknown":
+        return status
+    raise AssertionError(f"{status} is not settled")
