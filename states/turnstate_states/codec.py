@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import attrs
 import cattrs
@@ -152,7 +152,7 @@ def _register_union(converter: cattrs.Converter, union: Any, classes: dict[str, 
     structures = {tag: converter.get_structure_hook(cls) for tag, cls in classes.items()}
 
     def structure(value: Any, _: Any) -> Any:
-        tag = value.get("type") if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType]
+        tag = _fields(value).get("type")
         if not isinstance(tag, str) or tag not in structures:
             raise ValueError(f"type: expected one of {', '.join(sorted(classes))}; got {tag!r}")
         return structures[tag](value, classes[tag])
@@ -165,6 +165,11 @@ def _register_union(converter: cattrs.Converter, union: Any, classes: dict[str, 
 def converter(detailed: bool = False) -> cattrs.Converter:
     """The converter; ``detailed`` collects where the data was wrong, and is slower."""
     return _make_converter(detailed=detailed)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """The fields of a JSON object; of anything else there are none."""
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
 def _structure(what: str, data: Any, kind: Any) -> Any:
@@ -202,9 +207,9 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         CheckpointError: a newer version wrote it (names both), or it is not a checkpoint (names the bad field).
     """
     value = _parse("checkpoint", data)
-    if not isinstance(value, dict) or type(value.get("format")) is not int:  # pyright: ignore[reportUnknownMemberType]
+    fields = _fields(value)
+    if type(fields.get("format")) is not int:
         raise CheckpointError("checkpoint: $.format: expected the number of its format; this is not a checkpoint")
-    fields: dict[str, Any] = value
     if fields["format"] > FORMAT:
         raise CheckpointError(
             f"checkpoint: a newer version of turnstate wrote it (format {fields['format']}; this one reads up to {FORMAT}); "
@@ -250,18 +255,18 @@ def decode_events(data: bytes, find: Callable[[str], Message | None]) -> list[Nu
     value = _parse("events", data)
     if not isinstance(value, list):
         raise CheckpointError("events: expected an array")
-    rows: list[Any] = value
+    rows = cast(list[Any], value)
     return [_structure("events", _joined(row, find), NumberedEvent) for row in rows]
 
 
 def _joined(row: Any, find: Callable[[str], Message | None]) -> Any:
-    if not isinstance(row, dict):
-        return row  # pyright: ignore[reportUnknownVariableType]
-    data: dict[str, Any] = row
+    data = _fields(row)
     if isinstance(data.get("message"), str):
         message = find(data["message"])
         if message is None:
-            raise CheckpointError(f"events: number {data.get('number')} names message {data['message']}, which is not stored")
+            raise CheckpointError(
+                f"events: number {data.get('number')} names message {data['message']}, which is not stored"
+            )
         data["message"] = message
     if "call" in data:
         call: Call = _structure("events", data["call"], Call)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -37,9 +37,9 @@ class ToolSpec:
     check: Callable[[str], str | None] = attrs.field(default=_accept, eq=False, repr=False)
 
 
-def _at_least(least: float) -> Callable[[object, attrs.Attribute[float | None], float | None], None]:
-    def check(_: object, field: attrs.Attribute[float | None], value: float | None) -> None:
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least):  # pyright: ignore[reportUnnecessaryIsInstance]
+def _at_least(least: float) -> Callable[[Any, Any, Any], None]:
+    def check(_: object, field: attrs.Attribute[Any], value: object) -> None:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least):
             raise InvalidInput(f"Limits.{field.name}: expected None or a number of at least {least:g}, got {value!r}")
 
     return check

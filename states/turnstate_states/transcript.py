@@ -146,7 +146,14 @@ class Conversation:
     def _missing(self, call: str) -> Message:
         assert self._last is not None
         text = "not run: no result was recorded"
-        return Message(f"{call}!", self._last.id, self._last.turn, "tool", (ToolResult(call, text, "not-run"),), self._last.created_at)
+        return Message(
+            f"{call}!",
+            self._last.id,
+            self._last.turn,
+            "tool",
+            (ToolResult(call, text, "not-run"),),
+            self._last.created_at,
+        )
 
     def messages(self) -> tuple[Message, ...]:
         """All messages so far; a batch that is still open is shown complete, so ask when it is settled."""
@@ -161,7 +168,9 @@ def _shown(message: Message) -> bool:
     if message.role != "assistant":
         return True
     return any(
-        bool(part.text.strip()) if isinstance(part, Text) else not isinstance(part, Reasoning) or message.status == "complete"
+        bool(part.text.strip())
+        if isinstance(part, Text)
+        else not isinstance(part, Reasoning) or message.status == "complete"
         for part in message.parts
     )
 
@@ -216,6 +225,10 @@ class Transcript:
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    def all(self) -> tuple[Message, ...]:
+        """All messages in the order they were written."""
+        return tuple(self._by_id.values())
 
     def visible(self) -> Sequence[Message]:
         """The path with the results of each batch in call order."""

@@ -30,7 +30,9 @@ Outcome = Literal["completed", "interrupted", "failed", "limit", "superseded", "
 Stop = Literal["", "stop", "length", "content-filter", "refusal", "tool-calls", "pause", "other"]
 """Why a model stopped; ``pause``: it wants to go on by itself."""
 
-CallStatus = Literal["proposed", "asked", "allowed", "started", "checking", "ok", "error", "denied", "not-run", "unknown"]
+CallStatus = Literal[
+    "proposed", "asked", "allowed", "started", "checking", "ok", "error", "denied", "not-run", "unknown"
+]
 SETTLED: frozenset[str] = frozenset({"ok", "error", "denied", "not-run", "unknown"})
 
 
@@ -134,8 +136,11 @@ def _no_settings() -> Mapping[str, Any]:
 class TurnState:
     """One turn: from ``idle`` to ``aborted`` or ``complete``.
 
-    ``step`` counts requests to the model, ``attempt`` tries of one step, ``hook_pass`` rounds of hooks before one attempt.
-    ``reply`` names the message that the step gave, once it is stored. ``closed`` is true when :class:`TurnEnded` was told.
+    ``step`` is the step it is in, ``attempt`` the attempt of that step, ``hook_pass`` the round of hooks before that
+    attempt; ``tries`` counts attempts of the step that failed and ``resumptions`` those that their process did not survive.
+    ``reply`` names the message that the step gave, once it is stored; ``reviewed`` and ``again`` are what hooks said of it.
+    ``worked`` is the time at work in seconds, up to ``clock``. ``closed`` is true when :class:`~turnstate.TurnEnded` was
+    told.
     """
 
     id: str
@@ -148,11 +153,11 @@ class TurnState:
     step: int = 0
     attempt: int = 0
     hook_pass: int = 0
-    prepared: bool = False
     steers_seen: int = 0
-    not_before: float = 0.0
+    tries: int = 0
     resumptions: int = 0
     agains: int = 0
+    not_before: float = 0.0
     reply: str = ""
     reviewed: bool = False
     again: bool = False
@@ -163,6 +168,7 @@ class TurnState:
     outcome: Outcome | None = None
     reason: str = ""
     error: Failure | None = None
+    steps: int = 0
     attempts: int = 0
     calls_made: int = 0
     calls_failed: int = 0

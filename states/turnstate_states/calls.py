@@ -1,0 +1,183 @@
+"""A call's life, from the reply that proposes it to its one result."""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+import msgspec
+
+from . import texts
+from .content import ResultStatus, ToolCall, ToolResult
+from .events import ApprovalRequested, CallAnswered, CallProposed, CallSettled, CallStarted
+from .machine import Facts
+from .rules import ToolSpec
+from .turn import Call, Grant
+from .work import Work
+
+__all__ = [
+    "advance_calls",
+    "canonical",
+    "covering_grant",
+    "decide",
+    "facts",
+    "fault",
+    "propose",
+    "settle",
+    "settle_open",
+]
+
+
+def canonical(arguments: str) -> str | None:
+    """Arguments in one form for equal values; None if they are not a JSON object.
+
+    >>> canonical(' {"b":1, "a":2}')
+    '{"a":2,"b":1}'
+    """
+    try:
+        value: object = json.loads(arguments) if arguments.strip() else {}
+    except (ValueError, RecursionError):
+        return None
+    return msgspec.json.encode(value, order="deterministic").decode() if isinstance(value, dict) else None
+
+
+def propose(work: Work, part: ToolCall) -> Call:
+    """Put a call of the reply into the turn."""
+    call = Call(part.id, part.name, proposed=part.arguments)
+    work.put_call(call)
+    work.turn.calls_made += 1
+    work.tell(CallProposed, call)
+    return call
+
+
+def fault(work: Work, call: Call) -> str | None:
+    """What is wrong with a call as it stands, for the model, or None."""
+    spec = work.rules.tools.get(call.tool)
+    if spec is None:
+        return texts.unknown_tool(call.tool, list(work.rules.tools))
+    return spec.check(call.arguments_json)
+
+
+def decide(work: Work, call: Call) -> None:
+    """Bring a proposed call as far as what is declared says."""
+    wrong = fault(work, call)
+    if wrong is not None:
+        settle(work, call, "error", wrong)
+        return
+    spec = work.rules.tools[call.tool]
+    if spec.approval == "never":
+        work.put_call(attrs.evolve(call, status="allowed"))
+    elif spec.approval == "always":
+        ask(work, call, spec)
+
+
+def ask(work: Work, call: Call, spec: ToolSpec, reason: str = "") -> None:
+    """Ask a person, unless an approval for the session covers the call."""
+    grant = covering_grant(work, call)
+    if grant is not None:
+        work.put_call(attrs.evolve(call, status="allowed", grant=grant.id))
+        return
+    expires = None if spec.expires is None else work.now + spec.expires
+    asked = attrs.evolve(call, status="asked", reason=reason, expires_at=expires)
+    work.put_call(asked)
+    work.tell(ApprovalRequested, asked)
+
+
+def covering_grant(work: Work, call: Call) -> Grant | None:
+    """The approval for the session that covers a call, if there is one."""
+    for grant in work.checkpoint.grants:
+        if grant.tool == call.tool and grant.arguments_json in (None, canonical(call.arguments_json)):
+            return grant
+    return None
+
+
+def allow_covered(work: Work, cause_grant: Grant) -> None:
+    """Allow the other asked calls that a new approval for the session covers."""
+    for call in tuple(work.turn.calls.values()):
+        if call.status == "asked" and covering_grant(work, call) == cause_grant:
+            allowed = attrs.evolve(call, status="allowed", grant=cause_grant.id)
+            work.put_call(allowed)
+            work.tell(CallAnswered, allowed)
+
+
+def settle(work: Work, call: Call, status: ResultStatus, text: str, reason: str = "") -> None:
+    """Give a call its one result."""
+    message = work.add_message("tool", (ToolResult(call.id, text, status),))
+    settled = attrs.evolve(call, status=status, reason=reason or call.reason, result=message.id)
+    work.put_call(settled)
+    if status != "ok":
+        work.turn.calls_failed += 1
+    work.tell(CallSettled, settled, message)
+
+
+def settle_open(work: Work, reason: str, not_begun: tuple[str, ...] = ()) -> None:
+    """Settle every open call of a turn that ends: what may have happened is unknown, the rest was not run."""
+    for call in tuple(work.turn.calls.values()):
+        if call.settled:
+            continue
+        rights = call.began - (call.id in not_begun)
+        if rights:
+            settle(work, call, "unknown", texts.unknown(reason), reason)
+        else:
+            settle(work, call, "not-run", texts.not_run(reason), reason)
+
+
+def _exclusive(work: Work, call: Call) -> bool:
+    spec = work.rules.tools.get(call.tool)
+    return spec is not None and spec.exclusive
+
+
+def startable(work: Work) -> list[Call]:
+    """The allowed calls that no barrier holds back, in call order."""
+    found: list[Call] = []
+    unsettled = False
+    for call in work.turn.calls.values():
+        if call.settled:
+            continue
+        exclusive = _exclusive(work, call)
+        if call.status == "allowed" and not (exclusive and unsettled):
+            found.append(call)
+        unsettled = True
+        if exclusive:
+            break
+    return found
+
+
+def start(work: Work, call: Call) -> None:
+    """Give a call the right to run."""
+    started = attrs.evolve(call, status="started", began=call.began + 1)
+    work.put_call(started)
+    work.begun[call.id] = None
+    work.tell(CallStarted, started)
+
+
+def facts(work: Work) -> Facts:
+    """What the guards need to know of the calls."""
+    calls = work.turn.calls.values()
+    return Facts(
+        all_settled=all(call.settled for call in calls),
+        may_run=any(call.status in ("started", "checking", "proposed") for call in calls) or bool(startable(work)),
+    )
+
+
+def end_on_input(work: Work) -> None:
+    """A steer waits: if all that runs is willing to be ended by input, end it."""
+    tools = work.rules.tools
+    calls = [call for call in work.turn.calls.values() if not call.settled]
+    willing = [call for call in calls if (spec := tools.get(call.tool)) is not None and spec.ends_on_input]
+    running = [call for call in calls if call.status in ("started", "checking")]
+    if not running or not all(call in willing for call in running):
+        return
+    for call in willing:
+        if call.status in ("started", "checking"):
+            settle(work, call, "unknown", texts.unknown("after active input"), "active input")
+        elif call.status != "asked":
+            settle(work, call, "not-run", texts.not_run("newer input came"), "active input")
+
+
+def advance_calls(work: Work) -> None:
+    """Start what may start."""
+    if work.checkpoint.steers:
+        end_on_input(work)
+    for call in startable(work):
+        start(work, call)

@@ -1,0 +1,75 @@
+"""Going on from a stored session: what each stored state means when the process that made it is gone."""
+
+from __future__ import annotations
+
+import attrs
+
+from . import texts
+from .calls import covering_grant, decide, fault, settle
+from .events import StepEnded
+from .steps import end, enter_attempt, finish_ending
+from .turn import Call, Failure
+from .work import Work
+
+__all__ = ["recover"]
+
+AFTER_RESTART = "after restart"
+
+
+def recover(work: Work) -> None:
+    """Bring the stored state to one from which the turn goes on."""
+    turn = work.active
+    if turn is None:
+        return
+    if turn.clock is not None:
+        turn.clock = work.now
+    if turn.ending is not None:
+        finish_ending(work)
+    elif turn.state == "before-model":
+        turn.hook_pass = 1
+        turn.steers_seen = len(work.checkpoint.steers)
+    elif turn.state == "streaming" and not turn.reply:
+        _cut_attempt(work)
+    elif turn.state in ("executing-tools", "awaiting-approval"):
+        for call in tuple(turn.calls.values()):
+            if not call.settled:
+                _recover_call(work, call)
+
+
+def _cut_attempt(work: Work) -> None:
+    turn = work.turn
+    work.tell(StepEnded, turn.step, turn.attempt_id, "interrupted")
+    turn.resumptions += 1
+    if turn.resumptions > work.rules.limits.resumptions:
+        text = f"the process ended in {turn.resumptions} attempts of this step"
+        end(work, "failed", text, Failure("resumptions", text))
+        return
+    work.step("retry")
+    enter_attempt(work)
+
+
+def _recover_call(work: Work, call: Call) -> None:
+    spec = work.rules.tools.get(call.tool)
+    on_crash = "report" if spec is None else spec.on_crash
+    if call.status in ("started", "checking"):
+        if on_crash == "check":
+            work.put_call(attrs.evolve(call, status="checking"))
+            work.checking[call.id] = None
+        elif on_crash == "rerun" and fault(work, call) is None:
+            work.put_call(attrs.evolve(call, status="allowed"))
+        else:
+            settle(work, call, "unknown", texts.unknown(AFTER_RESTART), AFTER_RESTART)
+        return
+    wrong = fault(work, call)
+    if wrong is not None:
+        settle(work, call, "error", wrong)
+    elif call.status == "proposed":
+        decide(work, call)
+    elif call.status == "allowed" and call.decision is None and _tightened(work, call):
+        decide(work, attrs.evolve(call, status="proposed", grant=""))
+
+
+def _tightened(work: Work, call: Call) -> bool:
+    """Whether what is declared now asks for a person where it allowed the call before."""
+    spec = work.rules.tools[call.tool]
+    return spec.approval == "always" and covering_grant(work, call) is None

@@ -1,0 +1,158 @@
+"""What the activities of a turn report back: facts, which the core records whatever is decided next.
+
+Each carries the key of its activity; a report with another key than the running one changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import attrs
+
+from .content import Part, ResultStatus
+from .transcript import Timing, Usage
+from .turn import Failure, Stop
+
+__all__ = [
+    "Activity",
+    "AttemptFailed",
+    "AttemptReplied",
+    "CallChecked",
+    "CallDone",
+    "Closed",
+    "Effects",
+    "PolicyDecided",
+    "Prepared",
+    "Report",
+    "Reviewed",
+    "Stopped",
+]
+
+
+class Activity(NamedTuple):
+    """The key of an activity: what is to be done for the state that the turn is in."""
+
+    kind: Literal["prepare", "stream", "execute", "closing"]
+    turn: str
+    step: int = 0
+    attempt: int = 0
+    hook_pass: int = 0
+
+
+def _no_usage() -> Mapping[str, Usage]:
+    return {}
+
+
+@attrs.frozen(kw_only=True)
+class Effects:
+    """What hooks did: messages for good, events of their own (name, data), usage by model."""
+
+    messages: tuple[str, ...] = ()
+    events: tuple[tuple[str, Any], ...] = ()
+    usage: Mapping[str, Usage] = attrs.field(factory=_no_usage)
+
+
+@attrs.frozen
+class Prepared:
+    """The hooks before a request are done. ``stop`` ends the turn, ``error`` fails it."""
+
+    key: Activity
+    effects: Effects = attrs.field(factory=Effects)
+    stop: str | None = None
+    error: Failure | None = None
+
+
+@attrs.frozen
+class AttemptReplied:
+    """The model gave a complete reply."""
+
+    key: Activity
+    parts: tuple[Part, ...]
+    stop: Stop = "stop"
+    raw_stop: str = ""
+    usage: Usage = attrs.field(factory=Usage)
+    model: str = ""
+    timing: Timing | None = None
+    metadata: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+
+
+@attrs.frozen
+class AttemptFailed:
+    """The attempt broke; ``parts`` is what it gave so far."""
+
+    key: Activity
+    failure: Failure
+    parts: tuple[Part, ...] = ()
+    usage: Usage = attrs.field(factory=Usage)
+    model: str = ""
+
+
+@attrs.frozen
+class Reviewed:
+    """The hooks after a reply are done. ``again`` is feedback for one more step, ``stop`` ends the turn."""
+
+    key: Activity
+    effects: Effects = attrs.field(factory=Effects)
+    again: str | None = None
+    stop: str | None = None
+    error: Failure | None = None
+
+
+@attrs.frozen
+class PolicyDecided:
+    """Something outside of the machine decided on a call. ``warning`` is told to people."""
+
+    key: Activity
+    call: str
+    verdict: Literal["allow", "deny", "ask"]
+    reason: str = ""
+    warning: str = ""
+
+
+@attrs.frozen
+class CallDone:
+    """A call's task ended; ``text`` is what the model reads."""
+
+    key: Activity
+    call: str
+    status: ResultStatus
+    text: str
+    reason: str = ""
+
+
+@attrs.frozen
+class CallChecked:
+    """A look at the world after a crash: ``result`` is what the call gave, or None: it did not happen, run it."""
+
+    key: Activity
+    call: str
+    result: str | None
+
+
+@attrs.frozen
+class Stopped:
+    """The activity of a turn that was told to end is gone.
+
+    ``parts`` is what a running attempt gave so far; ``not_begun`` are calls marked as started that never began.
+    """
+
+    turn: str
+    parts: tuple[Part, ...] = ()
+    not_begun: tuple[str, ...] = ()
+    usage: Usage = attrs.field(factory=Usage)
+    model: str = ""
+
+
+@attrs.frozen
+class Closed:
+    """The hooks after a turn's end are done; ``error`` is told as a warning."""
+
+    key: Activity
+    effects: Effects = attrs.field(factory=Effects)
+    error: str = ""
+
+
+Report = (
+    Prepared | AttemptReplied | AttemptFailed | Reviewed | PolicyDecided | CallDone | CallChecked | Stopped | Closed
+)

@@ -1,0 +1,345 @@
+"""Steps of a turn: hooks, attempts, replies, and how a turn ends."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from . import texts
+from .calls import decide, propose, settle, settle_open
+from .content import Part, Reasoning, Text, ToolCall
+from .events import Replied, Retrying, StepEnded, StepStarted, TurnEnded, TurnStarted, Warned
+from .machine import Facts
+from .reports import AttemptFailed, AttemptReplied, Prepared, Reviewed, Stopped
+from .rules import Limits, Rules
+from .transcript import Message, Usage
+from .turn import Ending, Failure, Outcome, TurnState
+from .work import Work
+
+__all__ = [
+    "after_reply",
+    "back_off",
+    "close",
+    "end",
+    "enter_step",
+    "finish_ending",
+    "prepared",
+    "record_failure",
+    "record_reply",
+    "request",
+    "review",
+    "seconds_reached",
+    "start_turn",
+    "tell_to_end",
+]
+
+CUT_SHORT = {
+    "length": "the reply was cut off",
+    "content-filter": "the reply was filtered",
+    "refusal": "the model refused",
+}
+KEPT_WAITING: frozenset[Outcome] = frozenset({"interrupted", "failed", "limit", "denied"})
+"""Ends after which waiting messages stay until someone says go on."""
+
+
+def start_turn(
+    work: Work, parts: tuple[Part, ...] | None, cause: str, settings: Mapping[str, Any], continues: str = ""
+) -> None:
+    """Begin a turn, with a person's message or going on from another turn."""
+    checkpoint = work.checkpoint
+    checkpoint.turns += 1
+    turn = checkpoint.turn = TurnState(f"t{checkpoint.turns}", cause, work.now, clock=work.now, continues=continues)
+    turn.settings = settings
+    checkpoint.held = False
+    work.cause = cause
+    message = None
+    if parts is not None:
+        message = work.add_message("user", parts)
+        turn.message = message.id
+        if not checkpoint.title:
+            checkpoint.title = " ".join(message.text.split())[:200]
+    work.tell(TurnStarted, message, continues, turn.settings)
+    work.step("start")
+    enter_step(work)
+
+
+def enter_step(work: Work) -> None:
+    """Enter before-model for a new step, or end the turn at a limit."""
+    turn = work.turn
+    turn.step += 1
+    turn.attempt = 0
+    turn.tries = turn.resumptions = 0
+    turn.reply = ""
+    turn.reviewed = turn.again = False
+    turn.calls = {}
+    enter_attempt(work)
+    reached = limit_reached(work.rules.limits, turn)
+    if reached:
+        end(work, "limit", reached)
+
+
+def enter_attempt(work: Work, not_before: float = 0.0) -> None:
+    """Make ready for the next attempt of the step."""
+    turn = work.turn
+    turn.attempt += 1
+    turn.hook_pass = 1
+    turn.steers_seen = len(work.checkpoint.steers)
+    turn.not_before = not_before
+
+
+def limit_reached(limits: Limits, turn: TurnState) -> str:
+    """Which limit forbids another request, in words; empty if none does."""
+    if limits.steps is not None and turn.steps >= limits.steps:
+        return f"the turn reached its limit of {limits.steps} steps"
+    if limits.tokens is not None and turn.usage.total >= limits.tokens:
+        return f"the turn reached its limit of {limits.tokens} tokens"
+    if limits.cost is not None and (turn.usage.cost or 0) >= limits.cost:
+        return f"the turn reached its limit of {limits.cost:g} in cost"
+    if limits.seconds is not None and turn.worked >= limits.seconds:
+        return seconds_reached(limits.seconds)
+    return ""
+
+
+def seconds_reached(seconds: float) -> str:
+    """The words for the time limit."""
+    return f"the turn reached its limit of {seconds:g} seconds"
+
+
+def prepared(work: Work, report: Prepared) -> None:
+    """The hooks before a request are done: run them again for a steer that came meanwhile, or go on."""
+    turn = work.turn
+    if report.error is None and report.stop is None and _steered(work) and turn.hook_pass < work.rules.passes:
+        work.step("repeat")
+        turn.hook_pass += 1
+        turn.steers_seen = len(work.checkpoint.steers)
+        return
+    work.apply_effects(report.effects)
+    if report.error is not None:
+        end(work, "failed", report.error.message, report.error)
+    elif report.stop is not None:
+        end(work, "interrupted", report.stop)
+    else:
+        request(work)
+
+
+def _steered(work: Work) -> bool:
+    return len(work.checkpoint.steers) > work.turn.steers_seen
+
+
+def request(work: Work) -> None:
+    """Take the steers into the transcript and begin an attempt."""
+    turn = work.turn
+    work.take(work.checkpoint.steers)
+    work.checkpoint.steers = ()
+    work.step("request")
+    if turn.tries == turn.resumptions == 0:
+        turn.steps += 1
+    turn.attempts += 1
+    work.tell(StepStarted, turn.step, turn.attempt_id)
+
+
+def record_reply(work: Work, report: AttemptReplied) -> None:
+    """Store a complete reply; what follows from it is decided later."""
+    turn = work.turn
+    base = work.next_message()
+    parts: list[Part] = []
+    number = 0
+    for part in report.parts:
+        if isinstance(part, ToolCall):
+            part = ToolCall(f"{base}.{number}", part.name, part.arguments, part.provider_id, provider=part.provider)
+            number += 1
+        parts.append(part)
+    message = work.add_message(
+        "assistant",
+        tuple(parts),
+        model=report.model,
+        usage=report.usage,
+        timing=report.timing,
+        metadata=report.metadata,
+    )
+    turn.reply = message.id
+    turn.stop, turn.raw_stop = report.stop, report.raw_stop
+    turn.last_usage = report.usage
+    work.count_usage(report.model, report.usage)
+    work.tell(StepEnded, turn.step, turn.attempt_id, "completed", report.usage, report.stop)
+    work.tell(Replied, message)
+
+
+def record_failure(work: Work, report: AttemptFailed) -> None:
+    """An attempt broke: back off and try again, or fail the turn with what it gave so far kept."""
+    turn, failure, rules = work.turn, report.failure, work.rules
+    work.count_usage(report.model, report.usage)
+    turn.tries += 1
+    if turn.ending is not None:
+        work.tell(StepEnded, turn.step, turn.attempt_id, "failed", report.usage)
+        keep_partial(work, report.parts, report.model)
+        end(work, turn.ending.outcome, turn.ending.reason)
+        return
+    too_long = (failure.retry_after or 0) > rules.longest_wait
+    if failure.retryable and turn.tries < rules.limits.attempts and not too_long:
+        delay = max(back_off(rules, work.checkpoint.session, turn), failure.retry_after or 0)
+        work.tell(StepEnded, turn.step, turn.attempt_id, "retrying", report.usage)
+        work.tell(Retrying, turn.attempt_id, failure, delay)
+        work.step("retry")
+        enter_attempt(work, work.now + delay)
+        return
+    work.tell(StepEnded, turn.step, turn.attempt_id, "failed", report.usage)
+    keep_partial(work, report.parts, report.model)
+    reason = failure.message
+    if too_long:
+        reason = f"{reason} (the server asks to wait {failure.retry_after:g} s)"
+    end(work, "failed", reason, failure)
+
+
+def back_off(rules: Rules, session: str, turn: TurnState) -> float:
+    """Seconds before the next attempt: doubling, capped, with up to a quarter taken off by a hash of the attempt."""
+    delay = min(rules.delay * 2.0 ** min(turn.tries - 1, 30), rules.longest_delay)
+    jitter = zlib.crc32(f"{session}/{turn.attempt_id}".encode()) / 2**32
+    return delay * (1.0 - jitter / 4)
+
+
+def keep_partial(work: Work, parts: tuple[Part, ...], model: str) -> None:
+    """Keep the text of an attempt in which the turn ends; calls are left out, and reasoning, which is unsigned."""
+    kept = tuple(part for part in parts if not isinstance(part, (ToolCall, Reasoning)))
+    if any(not isinstance(part, Text) or part.text.strip() for part in kept):
+        work.tell(Replied, work.add_message("assistant", kept, status="incomplete", model=model))
+
+
+def review(work: Work, report: Reviewed) -> None:
+    """The hooks after a reply are done."""
+    turn = work.turn
+    work.apply_effects(report.effects)
+    turn.reviewed = True
+    work.changed = True
+    if report.error is not None:
+        end(work, "failed", report.error.message, report.error)
+    elif report.stop is not None:
+        end(work, "interrupted", report.stop)
+    elif report.again is None:
+        turn.agains = 0
+    elif turn.agains >= work.rules.agains:
+        work.tell(
+            Warned, f"a hook asked for another reply more than {work.rules.agains} times in a row; the reply stands"
+        )
+    else:
+        turn.agains += 1
+        turn.again = True
+        _send_back(work, report.again)
+
+
+def _send_back(work: Work, feedback: str) -> None:
+    for part in work.transcript[work.turn.reply].calls:
+        settle(
+            work, propose(work, part), "not-run", texts.not_run("the reply was sent back"), "the reply was sent back"
+        )
+    work.add_feedback(feedback)
+
+
+def after_reply(work: Work) -> None:
+    """Decide what follows a stored reply."""
+    turn, limits = work.turn, work.rules.limits
+    reply = work.transcript[turn.reply]
+    cut = CUT_SHORT.get(turn.stop)
+    calls = () if turn.again else reply.calls
+    if len(calls) > limits.calls:
+        reason = f"the reply has {len(calls)} calls; the limit is {limits.calls}"
+        for part in calls:
+            propose(work, part)
+        end(work, "limit", reason)
+        return
+    more = not calls and (turn.stop == "pause" or bool(work.checkpoint.steers) or turn.again)
+    more = more or (cut is not None and bool(work.checkpoint.steers))
+    work.step("reply", Facts(has_calls=bool(calls) and cut is None, more_to_do=more))
+    for part in calls:
+        call = propose(work, part)
+        if cut is None:
+            decide(work, call)
+        else:
+            settle(work, call, "not-run", texts.not_run(f"{cut} ({turn.stop})"), cut)
+    if turn.state == "before-model":
+        enter_step(work)
+    elif turn.state == "complete":
+        _ended(work, "completed", "", None)
+
+
+def end(
+    work: Work, outcome: Outcome, reason: str, error: Failure | None = None, not_begun: tuple[str, ...] = ()
+) -> None:
+    """End the turn now: nothing of it runs any more."""
+    settle_open(work, reason or outcome, not_begun)
+    work.step("abort")
+    _ended(work, outcome, reason, error)
+
+
+def _ended(work: Work, outcome: Outcome, reason: str, error: Failure | None) -> None:
+    turn, checkpoint = work.turn, work.checkpoint
+    turn.outcome, turn.reason, turn.error = outcome, reason, error
+    turn.clock = None
+    turn.ending = None
+    turn.not_before = 0.0
+    checkpoint.queue = (*checkpoint.steers, *checkpoint.queue)
+    checkpoint.steers = ()
+    checkpoint.held = outcome in KEPT_WAITING
+
+
+def close(work: Work) -> None:
+    """Tell the turn's end, which is its record."""
+    turn = work.turn
+    turn.closed = True
+    turn.calls = {}
+    assert turn.outcome is not None
+    work.tell(
+        TurnEnded,
+        turn.outcome,
+        turn.reason,
+        turn.error,
+        turn.stop,
+        turn.steps,
+        turn.attempts,
+        turn.calls_made,
+        turn.calls_failed,
+        turn.usage,
+        work.checkpoint.held,
+    )
+
+
+def finish_ending(work: Work, stopped: Stopped | None = None) -> None:
+    """End a turn that was told to end, once nothing of it runs; a reply that had become final stands."""
+    turn = work.turn
+    ending = turn.ending
+    assert ending is not None
+    not_begun = () if stopped is None else stopped.not_begun
+    if turn.state == "streaming" and not turn.reply:
+        _drop_attempt(work, stopped)
+    elif turn.state == "streaming":
+        reply = work.transcript[turn.reply]
+        if _is_final(work, reply):
+            turn.ending = None
+            work.step("reply", Facts())
+            _ended(work, "completed", "", None)
+            return
+        for part in () if turn.again else reply.calls:
+            propose(work, part)
+    end(work, ending.outcome, ending.reason, turn.error, not_begun)
+
+
+def _is_final(work: Work, reply: Message) -> bool:
+    turn = work.turn
+    interrupted = turn.ending is not None and turn.ending.outcome == "interrupted"
+    return interrupted and not reply.calls and not turn.again and turn.stop != "pause" and not work.checkpoint.steers
+
+
+def _drop_attempt(work: Work, stopped: Stopped | None) -> None:
+    turn = work.turn
+    usage = Usage() if stopped is None else stopped.usage
+    work.tell(StepEnded, turn.step, turn.attempt_id, "interrupted", usage)
+    if stopped is not None:
+        work.count_usage(stopped.model, usage)
+        keep_partial(work, stopped.parts, stopped.model)
+
+
+def tell_to_end(work: Work, ending: Ending) -> None:
+    """Write that the turn is to end; from now on nothing of it starts."""
+    work.turn.ending = ending
+    work.changed = True

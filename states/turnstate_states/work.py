@@ -1,0 +1,172 @@
+"""The session while one commit is being made: its state, and what the commit adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from .checkpoint import Checkpoint, Commit, Queued
+from .content import Part, Text
+from .events import Custom, EventBase, MessageAdded, MessageTaken, NumberedEvent
+from .machine import EventName, Facts, next_state
+from .reports import Effects
+from .rules import Rules
+from .submissions import Receipt
+from .transcript import Message, MessageStatus, Role, Timing, Transcript, Usage
+from .turn import Call, TurnState
+
+__all__ = ["Work"]
+
+E = TypeVar("E", bound=EventBase)
+FEEDBACK: Mapping[str, Any] = {"from": "middleware"}
+
+
+class Work:
+    """One session's state and the commit in the making. Every change goes through here."""
+
+    def __init__(self, checkpoint: Checkpoint, transcript: Transcript, rules: Rules) -> None:
+        self.checkpoint = checkpoint
+        self.transcript = transcript
+        self.rules = rules
+        self.now = checkpoint.updated_at
+        self.cause = ""
+        self._clear()
+
+    def _clear(self) -> None:
+        self.after = self.checkpoint.sequence
+        self.messages: list[Message] = []
+        self.events: list[NumberedEvent] = []
+        self.receipts: list[Receipt] = []
+        self.begun: dict[str, None] = {}
+        self.checking: dict[str, None] = {}
+        self.taken: list[str] = []
+        self.changed = False
+
+    @property
+    def turn(self) -> TurnState:
+        """The current turn, which must exist."""
+        assert self.checkpoint.turn is not None
+        return self.checkpoint.turn
+
+    @property
+    def active(self) -> TurnState | None:
+        """The turn that has not ended, if there is one."""
+        turn = self.checkpoint.turn
+        return None if turn is None or turn.final else turn
+
+    def at(self, now: float, cause: str = "") -> None:
+        """Take the time and the cause of what follows, and count the time at work. Time never runs backwards."""
+        self.now = max(now, self.now)
+        turn = self.active
+        self.cause = cause or ("" if turn is None else turn.cause)
+        if turn is not None and turn.clock is not None:
+            turn.worked += self.now - turn.clock
+            turn.clock = self.now
+
+    def step(self, event: EventName, facts: Facts | None = None) -> None:
+        """Take a transition of the machine."""
+        turn = self.turn
+        turn.state = next_state(turn.state, event, facts)
+        self.changed = True
+
+    def tell(self, event: type[E], *args: Any, **more: Any) -> int:
+        """Add an event to the log; its number."""
+        checkpoint = self.checkpoint
+        number = checkpoint.events = checkpoint.events + 1
+        turn = "" if checkpoint.turn is None else checkpoint.turn.id
+        told: Any = event(*args, number=number, at=self.now, turn=turn, cause=self.cause, **more)
+        self.events.append(told)
+        return number
+
+    def next_message(self) -> str:
+        """The id that the next message will get."""
+        return f"m{self.checkpoint.messages + 1}"
+
+    def add_message(
+        self,
+        role: Role,
+        parts: tuple[Part, ...],
+        *,
+        status: MessageStatus = "complete",
+        model: str = "",
+        usage: Usage | None = None,
+        timing: Timing | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Message:
+        """Append a message below the head."""
+        checkpoint = self.checkpoint
+        checkpoint.messages += 1
+        message = Message(
+            f"m{checkpoint.messages}",
+            self.transcript.head,
+            self.turn.id,
+            role,
+            parts,
+            self.now,
+            status,
+            model,
+            usage,
+            timing,
+            metadata or {},
+        )
+        self.transcript.append(message)
+        checkpoint.head = message.id
+        self.messages.append(message)
+        return message
+
+    def put_call(self, call: Call) -> None:
+        """Store a call's new state."""
+        self.turn.calls[call.id] = call
+        self.changed = True
+
+    def count_usage(self, model: str, usage: Usage) -> None:
+        """Count usage under the model's name, for the turn and the session."""
+        if usage == Usage():
+            return
+        self.turn.usage += usage
+        totals = self.checkpoint.usage
+        totals[model] = totals.get(model, Usage()) + usage
+        self.changed = True
+
+    def count_effects(self, effects: Effects) -> None:
+        """Count the usage of hooks; it is kept even where their other effects are not."""
+        for model, usage in effects.usage.items():
+            self.count_usage(model, usage)
+
+    def apply_effects(self, effects: Effects) -> None:
+        """Apply what hooks did, but for usage."""
+        for text in effects.messages:
+            self.add_feedback(text)
+        for name, data in effects.events:
+            self.tell(Custom, name, data)
+
+    def add_feedback(self, text: str) -> None:
+        """Add a middleware's words for the model, for good."""
+        self.tell(MessageAdded, self.add_message("user", (Text(text),), metadata=FEEDBACK))
+
+    def take(self, waiting: Iterable[Queued]) -> None:
+        """Let waiting messages join the turn."""
+        for item in waiting:
+            message = self.add_message("user", item.parts)
+            self.tell(MessageTaken, item.id, message)
+
+    def finish(self) -> Commit | None:
+        """The commit of all that changed, or None if nothing did."""
+        if not (self.changed or self.events or self.receipts or self.taken):
+            return None
+        checkpoint = self.checkpoint
+        checkpoint.sequence += 1
+        checkpoint.updated_at = self.now
+        calls = {} if checkpoint.turn is None else checkpoint.turn.calls
+        commit = Commit(
+            self.after,
+            checkpoint.copy(),
+            self.messages,
+            self.events,
+            self.receipts,
+            [calls[call] for call in self.begun if calls[call].status == "started"],
+            [calls[call] for call in self.checking if calls[call].status == "checking"],
+            self.taken,
+        )
+        self._clear()
+        return commit
