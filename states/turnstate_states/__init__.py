@@ -5,6 +5,7 @@ Import these names from ``turnstate.states``.
 
 from __future__ import annotations
 
+from . import codec
 from .checkpoint import FORMAT, Checkpoint, Commit, Queued
 from .content import (
     File,
@@ -125,6 +126,7 @@ __all__ = [
     "Verdict",
     "as_parts",
     "clean_text",
+    "codec",
     "next_state",
     "text_of",
     "transitions",

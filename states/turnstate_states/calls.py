@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import attrs
-import msgspec
 
 from . import texts
 from .content import ResultStatus, ToolCall, ToolResult
@@ -20,9 +19,11 @@ __all__ = [
     "canonical",
     "covering_grant",
     "decide",
+    "expire",
     "facts",
     "fault",
     "propose",
+    "propose_rest",
     "settle",
     "settle_open",
 ]
@@ -36,9 +37,18 @@ def canonical(arguments: str) -> str | None:
     """
     try:
         value: object = json.loads(arguments) if arguments.strip() else {}
+        # Escaped, because arguments may hold half of a surrogate pair; and NaN is not JSON, nor equal to null.
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (ValueError, RecursionError):
         return None
-    return msgspec.json.encode(value, order="deterministic").decode() if isinstance(value, dict) else None
+    return text if isinstance(value, dict) else None
+
+
+def propose_rest(work: Work) -> None:
+    """Put the calls of a stored reply that ends its turn into the turn, so that each gets its result."""
+    for part in work.transcript[work.turn.reply].calls:
+        if part.id not in work.turn.calls:
+            propose(work, part)
 
 
 def propose(work: Work, part: ToolCall) -> Call:
@@ -143,6 +153,13 @@ def startable(work: Work) -> list[Call]:
     return found
 
 
+def expire(work: Work) -> None:
+    """Deny the requests whose deadline has passed."""
+    for call in tuple(work.turn.calls.values()):
+        if call.status == "asked" and call.expires_at is not None and call.expires_at <= work.now:
+            settle(work, call, "denied", texts.denied("the approval request expired"), "expired")
+
+
 def start(work: Work, call: Call) -> None:
     """Give a call the right to run."""
     started = attrs.evolve(call, status="started", began=call.began + 1)
@@ -161,11 +178,11 @@ def facts(work: Work) -> Facts:
 
 
 def end_on_input(work: Work) -> None:
-    """A steer waits: if all that runs is willing to be ended by input, end it."""
+    """A steer waits: if all that runs, or would now, is willing to be ended by input, end it."""
     tools = work.rules.tools
     calls = [call for call in work.turn.calls.values() if not call.settled]
     willing = [call for call in calls if (spec := tools.get(call.tool)) is not None and spec.ends_on_input]
-    running = [call for call in calls if call.status in ("started", "checking")]
+    running = [call for call in calls if call.status in ("started", "checking")] + startable(work)
     if not running or not all(call in willing for call in running):
         return
     for call in willing:

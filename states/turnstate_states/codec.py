@@ -19,9 +19,9 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 
 from . import content, events, submissions, transcript, turn
 from .checkpoint import FORMAT, Checkpoint, Queued
-from .errors import CheckpointError
-from .events import EventBase, NumberedEvent
-from .submissions import Submission
+from .errors import CheckpointError, InvalidInput
+from .events import EventBase, MessageEdited, MessageQueued, NumberedEvent
+from .submissions import Receipt, Submission
 from .transcript import Message
 from .turn import Call
 
@@ -29,13 +29,16 @@ __all__ = [
     "decode_checkpoint",
     "decode_events",
     "decode_messages",
+    "decode_receipt",
     "decode_submission",
     "digest",
     "encode_checkpoint",
     "encode_events",
     "encode_messages",
+    "encode_receipt",
     "encode_submission",
     "json_bytes",
+    "with_bodies",
     "with_proposed",
 ]
 
@@ -81,6 +84,7 @@ CLASSES: tuple[type, ...] = (
     turn.Decision,
     turn.Call,
     turn.Grant,
+    submissions.Receipt,
     turn.Ending,
     turn.TurnState,
     Queued,
@@ -255,14 +259,14 @@ def decode_events(data: bytes, find: Callable[[str], Message | None]) -> list[Nu
     value = _parse("events", data)
     if not isinstance(value, list):
         raise CheckpointError("events: expected an array")
-    rows = cast(list[Any], value)
+    rows: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
     return [_structure("events", _joined(row, find), NumberedEvent) for row in rows]
 
 
 def _joined(row: Any, find: Callable[[str], Message | None]) -> Any:
     data = _fields(row)
-    if isinstance(data.get("message"), str):
-        message = find(data["message"])
+    if data.get("message") is not None:
+        message = find(data["message"]) if isinstance(data["message"], str) else None
         if message is None:
             raise CheckpointError(
                 f"events: number {data.get('number')} names message {data['message']}, which is not stored"
@@ -298,13 +302,60 @@ def decode_submission(data: bytes) -> Submission:
     return submission
 
 
+def encode_receipt(receipt: Receipt) -> bytes:
+    """A receipt as JSON."""
+    return _encoder.encode(converter().unstructure(receipt))
+
+
+def decode_receipt(data: bytes) -> Receipt:
+    """A receipt from JSON.
+
+    Raises:
+        CheckpointError: it is not one.
+    """
+    receipt: Receipt = _structure("receipt", _parse("receipt", data), Receipt)
+    return receipt
+
+
 def digest(submission: Submission) -> str:
     """What a submission says, without its id, as 32 hexadecimal digits: equal for equal content.
+
+    Raises:
+        InvalidInput: it holds something that cannot be written as JSON.
 
     >>> from turnstate_states.submissions import Resume
     >>> digest(Resume("a")) == digest(Resume("b"))
     True
     """
     data: dict[str, Any] = converter().unstructure(submission)
-    del data["id"]
-    return hashlib.sha256(msgspec.json.encode(data, order="sorted")).hexdigest()[:32]
+    try:
+        _encoder.encode(data.pop("id"))
+        content = msgspec.json.encode(data, order="sorted")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{data['type']}: it holds something that cannot be stored: {error}") from None
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def with_bodies(
+    checkpoint: Checkpoint,
+    find_message: Callable[[str], Message | None],
+    find_event: Callable[[int], NumberedEvent | None],
+) -> Checkpoint:
+    """A decoded checkpoint with what it only names: the waiting messages' parts, and the calls' arguments.
+
+    Raises:
+        CheckpointError: an event that holds a waiting message is not stored.
+    """
+    checkpoint.steers = tuple(_with_parts(item, find_event) for item in checkpoint.steers)
+    checkpoint.queue = tuple(_with_parts(item, find_event) for item in checkpoint.queue)
+    if checkpoint.turn is not None:
+        calls = checkpoint.turn.calls
+        checkpoint.turn.calls = {name: with_proposed(call, find_message) for name, call in calls.items()}
+    return checkpoint
+
+
+def _with_parts(item: Queued, find_event: Callable[[int], NumberedEvent | None]) -> Queued:
+    event = find_event(item.event)
+    if not isinstance(event, (MessageQueued, MessageEdited)):
+        raise CheckpointError(f"checkpoint: message {item.id} waits, but event {item.event} does not hold it")
+    return attrs.evolve(item, parts=event.parts, settings=event.settings)

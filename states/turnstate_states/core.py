@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from . import texts
-from .calls import advance_calls, ask, facts, settle
+from .calls import advance_calls, ask, expire, facts, settle
 from .checkpoint import Checkpoint, Commit
 from .codec import digest
-from .errors import Refused
+from .errors import InvalidInput, Refused
 from .events import Warned
 from .recovery import recover
 from .reports import (
@@ -36,15 +38,24 @@ from .steps import (
     record_reply,
     request,
     review,
+    seconds_end,
     seconds_reached,
     tell_to_end,
 )
 from .submissions import Receipt, Submission
 from .transcript import Transcript
-from .turn import Ending, TurnState
+from .turn import CallStatus, Ending, TurnState
 from .work import Work
 
 __all__ = ["SessionCore"]
+
+
+EXPECTED: Mapping[type, tuple[CallStatus, ...]] = {
+    CallDone: ("started", "checking"),
+    CallChecked: ("checking",),
+    PolicyDecided: ("proposed",),
+}
+"""The statuses of a call in which a report on it counts."""
 
 
 class SessionCore:
@@ -79,8 +90,7 @@ class SessionCore:
 
     def copy(self) -> SessionCore:
         """An independent copy, for looking ahead; take it between commits."""
-        transcript = Transcript(self.transcript.all(), self.transcript.head)
-        return SessionCore(self.checkpoint.copy(), transcript, self.rules)
+        return SessionCore(self.checkpoint.copy(), self.transcript.copy(), self.rules)
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -132,7 +142,7 @@ class SessionCore:
             times.append(turn.not_before)
         limit = self.rules.limits.seconds
         if limit is not None and turn.clock is not None:
-            times.append(turn.clock + limit - turn.worked)
+            times.append(seconds_end(turn, turn.clock, limit))
         return min(times, default=None)
 
     def resume(self, now: float) -> None:
@@ -140,13 +150,16 @@ class SessionCore:
         self._work.at(now)
         recover(self._work)
 
-    def submit(self, submission: Submission, *, now: float, known: Receipt | None = None) -> Receipt:
+    def submit(
+        self, submission: Submission, *, now: float, known: Receipt | None = None, keep: bool = True
+    ) -> Receipt:
         """Apply what a client said.
 
         Args:
             submission: what was said.
             now: the time.
             known: the stored receipt of the same id, if there is one.
+            keep: store the receipt; needless where nobody else knows the id and could send it again.
 
         Returns:
             The receipt. It counts once the commit is durable. For a submission that was accepted before, the first one.
@@ -164,9 +177,15 @@ class SessionCore:
             if known.digest != mark:
                 raise Refused("conflict", f"the id {submission.id} was used for another submission; use a new one")
             return attrs.evolve(known, duplicate=True)
+        cause = work.cause
         work.at(now, submission.id)
-        receipt = Receipt(submission.id, mark, route(work, submission))
-        work.receipts.append(receipt)
+        try:
+            receipt = Receipt(submission.id, mark, route(work, submission))
+        except (Refused, InvalidInput):
+            work.cause = cause
+            raise
+        if keep:
+            work.receipts.append(receipt)
         return receipt
 
     def settle_inbox(self, item: str, refused: Receipt | None = None) -> None:
@@ -242,9 +261,10 @@ class SessionCore:
         work = self._work
         turn = work.active
         call = None if turn is None or turn.id != report.key.turn else turn.calls.get(report.call)
-        expected = ("proposed",) if isinstance(report, PolicyDecided) else ("started", "checking")
-        if call is None or call.status not in expected:
+        if turn is None or call is None or call.status not in EXPECTED[type(report)]:
             return False
+        if turn.ending is not None and isinstance(report, PolicyDecided):
+            return False  # it could only begin something
         if isinstance(report, CallDone):
             settle(work, call, report.status, report.text, report.reason)
         elif isinstance(report, PolicyDecided):
@@ -277,17 +297,19 @@ class SessionCore:
         if turn.not_before and work.now >= turn.not_before:
             turn.not_before = 0.0
             work.changed = True
-        for call in tuple(turn.calls.values()):
-            if call.status == "asked" and call.expires_at is not None and call.expires_at <= work.now:
-                settle(work, call, "denied", texts.denied("the approval request expired"), "expired")
+        expire(work)
         limit = self.rules.limits.seconds
-        if limit is not None and turn.clock is not None and turn.worked >= limit:
+        if limit is not None and turn.clock is not None and work.now >= seconds_end(turn, turn.clock, limit):
             tell_to_end(work, Ending("limit", seconds_reached(limit)))
 
-    def commit(self, now: float) -> Commit | None:
-        """Decide what follows from all that was recorded, as far as it goes without waiting for anything."""
+    def commit(self, now: float, *, decide: bool = True) -> Commit | None:
+        """Decide what follows from all that was recorded, as far as it goes without waiting for anything.
+
+        With ``decide=False`` only what was recorded is kept: nothing new begins. What follows is decided by a later
+        commit, or after :meth:`resume`.
+        """
         self._work.at(now, self._work.cause)
-        while self._advance():
+        while decide and self._advance():
             pass
         self._prepared = None
         return self._work.finish()
@@ -356,5 +378,6 @@ class SessionCore:
             return True
         if not now.may_run:
             work.step("ask", now)
+            work.count_time()
             turn.clock = None
         return False

@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 
 from . import texts
-from .calls import covering_grant, decide, fault, settle
+from .calls import covering_grant, decide, expire, fault, settle
 from .events import StepEnded
-from .steps import end, enter_attempt, finish_ending
+from .steps import end, enter_attempt, finish_ending, limit_reached
 from .turn import Call, Failure
 from .work import Work
 
@@ -23,17 +23,19 @@ def recover(work: Work) -> None:
         return
     if turn.clock is not None:
         turn.clock = work.now
+        work.changed = True
     if turn.ending is not None:
         finish_ending(work)
     elif turn.state == "before-model":
         turn.hook_pass = 1
-        turn.steers_seen = len(work.checkpoint.steers)
+        turn.steers_seen = work.checkpoint.events
     elif turn.state == "streaming" and not turn.reply:
         _cut_attempt(work)
     elif turn.state in ("executing-tools", "awaiting-approval"):
         for call in tuple(turn.calls.values()):
             if not call.settled:
                 _recover_call(work, call)
+        expire(work)
 
 
 def _cut_attempt(work: Work) -> None:
@@ -43,6 +45,10 @@ def _cut_attempt(work: Work) -> None:
     if turn.resumptions > work.rules.limits.resumptions:
         text = f"the process ended in {turn.resumptions} attempts of this step"
         end(work, "failed", text, Failure("resumptions", text))
+        return
+    reached = limit_reached(work.rules.limits, turn)
+    if reached:
+        end(work, "limit", reached)
         return
     work.step("retry")
     enter_attempt(work)

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import attrs
 
-from .content import Part, ResultStatus
+from .content import Part, ResultStatus, clean_text
 from .transcript import Timing, Usage
 from .turn import Failure, Stop
 
@@ -106,8 +106,8 @@ class PolicyDecided:
     key: Activity
     call: str
     verdict: Literal["allow", "deny", "ask"]
-    reason: str = ""
-    warning: str = ""
+    reason: str = attrs.field(default="", converter=clean_text)
+    warning: str = attrs.field(default="", converter=clean_text)
 
 
 @attrs.frozen
@@ -117,8 +117,8 @@ class CallDone:
     key: Activity
     call: str
     status: ResultStatus
-    text: str
-    reason: str = ""
+    text: str = attrs.field(converter=clean_text)
+    reason: str = attrs.field(default="", converter=clean_text)
 
 
 @attrs.frozen

@@ -93,18 +93,28 @@ def _answer(work: Work, answer: Answer) -> None:
     turn = work.active
     if turn is None or turn.ending is not None:
         raise Refused("stale", "no call waits for an answer: the turn is over or is ending")
-    if not answer.calls:
-        raise InvalidInput("calls: name at least one call to answer")
+    _check_answer(answer)
     decision = Decision(answer.verdict, work.now, answer.by, answer.reason, answer.for_session, answer.end_turn)
     edited = _edited(work, answer)
     fresh = [call for name in dict.fromkeys(answer.calls) if (call := _answerable(work, turn, name, decision, edited))]
     for call in fresh:
+        work.put_call(attrs.evolve(call, decision=decision, edited=edited))
+    for call in fresh:
         call = work.turn.calls[call.id]
-        if call.status == "asked":
-            _apply_answer(work, attrs.evolve(call, decision=decision, edited=edited), answer)
+        if call.status == "asked":  # an approval for the session may have allowed it meanwhile
+            _apply_answer(work, call, answer)
     if fresh and answer.end_turn:
         work.tell(TurnStopping, answer.reason or "denied")
         tell_to_end(work, Ending("denied", answer.reason or "denied", answer.id))
+
+
+def _check_answer(answer: Answer) -> None:
+    if not answer.calls:
+        raise InvalidInput("calls: name at least one call to answer")
+    if answer.end_turn and answer.verdict != "deny":
+        raise InvalidInput("end_turn: only a denial ends the turn; interrupt the turn to end it otherwise")
+    if answer.for_session and answer.verdict != "approve":
+        raise InvalidInput("for_session: only an approval can hold for the session")
 
 
 def _edited(work: Work, answer: Answer) -> str | None:
@@ -136,6 +146,8 @@ def _answerable(work: Work, turn: TurnState, name: str, decision: Decision, edit
         raise Refused("stale", f"call {name} does not wait for an answer ({call.status})")
     if call.expires_at is not None and call.expires_at <= work.now:
         raise Refused("stale", f"the request to approve call {name} has expired")
+    if decision.for_session and canonical(call.proposed if edited is None else edited) is None:
+        raise InvalidInput(f"for_session: the arguments of call {name} are not a JSON object that could be compared")
     return call
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import texts
-from .calls import decide, propose, settle, settle_open
+from .calls import decide, propose, propose_rest, settle, settle_open
 from .content import Part, Reasoning, Text, ToolCall
 from .events import Replied, Retrying, StepEnded, StepStarted, TurnEnded, TurnStarted, Warned
 from .machine import Facts
@@ -24,11 +24,13 @@ __all__ = [
     "end",
     "enter_step",
     "finish_ending",
+    "limit_reached",
     "prepared",
     "record_failure",
     "record_reply",
     "request",
     "review",
+    "seconds_end",
     "seconds_reached",
     "start_turn",
     "tell_to_end",
@@ -74,6 +76,7 @@ def enter_step(work: Work) -> None:
     turn.reviewed = turn.again = False
     turn.calls = {}
     enter_attempt(work)
+    work.count_time()
     reached = limit_reached(work.rules.limits, turn)
     if reached:
         end(work, "limit", reached)
@@ -84,13 +87,14 @@ def enter_attempt(work: Work, not_before: float = 0.0) -> None:
     turn = work.turn
     turn.attempt += 1
     turn.hook_pass = 1
-    turn.steers_seen = len(work.checkpoint.steers)
+    turn.steers_seen = work.checkpoint.events
     turn.not_before = not_before
 
 
 def limit_reached(limits: Limits, turn: TurnState) -> str:
     """Which limit forbids another request, in words; empty if none does."""
-    if limits.steps is not None and turn.steps >= limits.steps:
+    retries = bool(turn.tries or turn.resumptions)  # the step is counted already
+    if limits.steps is not None and turn.steps >= limits.steps and not retries:
         return f"the turn reached its limit of {limits.steps} steps"
     if limits.tokens is not None and turn.usage.total >= limits.tokens:
         return f"the turn reached its limit of {limits.tokens} tokens"
@@ -106,13 +110,18 @@ def seconds_reached(seconds: float) -> str:
     return f"the turn reached its limit of {seconds:g} seconds"
 
 
+def seconds_end(turn: TurnState, clock: float, limit: float) -> float:
+    """When a turn whose clock runs reaches the time limit."""
+    return clock + limit - turn.worked
+
+
 def prepared(work: Work, report: Prepared) -> None:
     """The hooks before a request are done: run them again for a steer that came meanwhile, or go on."""
     turn = work.turn
     if report.error is None and report.stop is None and _steered(work) and turn.hook_pass < work.rules.passes:
         work.step("repeat")
         turn.hook_pass += 1
-        turn.steers_seen = len(work.checkpoint.steers)
+        turn.steers_seen = work.checkpoint.events
         return
     work.apply_effects(report.effects)
     if report.error is not None:
@@ -124,7 +133,7 @@ def prepared(work: Work, report: Prepared) -> None:
 
 
 def _steered(work: Work) -> bool:
-    return len(work.checkpoint.steers) > work.turn.steers_seen
+    return any(item.event > work.turn.steers_seen for item in work.checkpoint.steers)
 
 
 def request(work: Work) -> None:
@@ -167,7 +176,7 @@ def record_reply(work: Work, report: AttemptReplied) -> None:
 
 
 def record_failure(work: Work, report: AttemptFailed) -> None:
-    """An attempt broke: back off and try again, or fail the turn with what it gave so far kept."""
+    """An attempt broke: back off and try again, or end the turn with what it gave so far kept."""
     turn, failure, rules = work.turn, report.failure, work.rules
     work.count_usage(report.model, report.usage)
     turn.tries += 1
@@ -177,7 +186,10 @@ def record_failure(work: Work, report: AttemptFailed) -> None:
         end(work, turn.ending.outcome, turn.ending.reason)
         return
     too_long = (failure.retry_after or 0) > rules.longest_wait
-    if failure.retryable and turn.tries < rules.limits.attempts and not too_long:
+    again = failure.retryable and turn.tries < rules.limits.attempts and not too_long
+    work.count_time()
+    reached = limit_reached(rules.limits, turn) if again else ""
+    if again and not reached:
         delay = max(back_off(rules, work.checkpoint.session, turn), failure.retry_after or 0)
         work.tell(StepEnded, turn.step, turn.attempt_id, "retrying", report.usage)
         work.tell(Retrying, turn.attempt_id, failure, delay)
@@ -186,6 +198,9 @@ def record_failure(work: Work, report: AttemptFailed) -> None:
         return
     work.tell(StepEnded, turn.step, turn.attempt_id, "failed", report.usage)
     keep_partial(work, report.parts, report.model)
+    if reached:
+        end(work, "limit", reached)
+        return
     reason = failure.message
     if too_long:
         reason = f"{reason} (the server asks to wait {failure.retry_after:g} s)"
@@ -244,8 +259,6 @@ def after_reply(work: Work) -> None:
     calls = () if turn.again else reply.calls
     if len(calls) > limits.calls:
         reason = f"the reply has {len(calls)} calls; the limit is {limits.calls}"
-        for part in calls:
-            propose(work, part)
         end(work, "limit", reason)
         return
     more = not calls and (turn.stop == "pause" or bool(work.checkpoint.steers) or turn.again)
@@ -267,6 +280,8 @@ def end(
     work: Work, outcome: Outcome, reason: str, error: Failure | None = None, not_begun: tuple[str, ...] = ()
 ) -> None:
     """End the turn now: nothing of it runs any more."""
+    if work.turn.state == "streaming" and work.turn.reply:
+        propose_rest(work)
     settle_open(work, reason or outcome, not_begun)
     work.step("abort")
     _ended(work, outcome, reason, error)
@@ -286,7 +301,6 @@ def _ended(work: Work, outcome: Outcome, reason: str, error: Failure | None) -> 
 def close(work: Work) -> None:
     """Tell the turn's end, which is its record."""
     turn = work.turn
-    turn.closed = True
     turn.calls = {}
     assert turn.outcome is not None
     work.tell(
@@ -302,6 +316,7 @@ def close(work: Work) -> None:
         turn.usage,
         work.checkpoint.held,
     )
+    turn.closed = True
 
 
 def finish_ending(work: Work, stopped: Stopped | None = None) -> None:
@@ -310,6 +325,8 @@ def finish_ending(work: Work, stopped: Stopped | None = None) -> None:
     ending = turn.ending
     assert ending is not None
     not_begun = () if stopped is None else stopped.not_begun
+    if stopped is not None:
+        work.count_usage(stopped.model, stopped.usage)
     if turn.state == "streaming" and not turn.reply:
         _drop_attempt(work, stopped)
     elif turn.state == "streaming":
@@ -319,8 +336,6 @@ def finish_ending(work: Work, stopped: Stopped | None = None) -> None:
             work.step("reply", Facts())
             _ended(work, "completed", "", None)
             return
-        for part in () if turn.again else reply.calls:
-            propose(work, part)
     end(work, ending.outcome, ending.reason, turn.error, not_begun)
 
 
@@ -335,7 +350,6 @@ def _drop_attempt(work: Work, stopped: Stopped | None) -> None:
     usage = Usage() if stopped is None else stopped.usage
     work.tell(StepEnded, turn.step, turn.attempt_id, "interrupted", usage)
     if stopped is not None:
-        work.count_usage(stopped.model, usage)
         keep_partial(work, stopped.parts, stopped.model)
 
 

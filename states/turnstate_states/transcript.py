@@ -121,16 +121,25 @@ class Conversation:
         self._open: dict[str, Message | None] = {}
         self._last: Message | None = None
 
+    def copy(self) -> Conversation:
+        """An independent copy; the messages in it are shared."""
+        other = Conversation()
+        other._messages = list(self._messages)
+        other._open = dict(self._open)
+        other._last = self._last
+        return other
+
     def add(self, message: Message) -> None:
         """Add the next message of the path."""
         if message.role == "tool":
             for result in message.results:
                 if result.call in self._open and self._open[result.call] is None:
-                    self._open[result.call] = message
+                    self._open[result.call] = _alone(message, result)
             if self._open and None not in self._open.values():
                 self._flush()
             return
         self._flush()
+        message = _in_place(message)
         if _shown(message):
             self._messages.append(message)
         calls = message.calls
@@ -163,10 +172,25 @@ class Conversation:
         return tuple(self._messages)
 
 
+def _alone(message: Message, result: ToolResult) -> Message:
+    """One result as a message of its own: an imported message may hold several."""
+    if len(message.parts) == 1:
+        return message
+    return attrs.evolve(message, id=f"{message.id}!{result.call}", parts=(result,))
+
+
+def _in_place(message: Message) -> Message:
+    """The message without parts that its role cannot hold: calls are a model's, results a tool's."""
+    misplaced = (ToolResult,) if message.role == "assistant" else (ToolCall, ToolResult)
+    if not any(isinstance(part, misplaced) for part in message.parts):
+        return message
+    return attrs.evolve(message, parts=tuple(part for part in message.parts if not isinstance(part, misplaced)))
+
+
 def _shown(message: Message) -> bool:
     """Whether there is anything in it that a provider accepts: not an incomplete reply of blanks."""
     if message.role != "assistant":
-        return True
+        return bool(message.parts)
     return any(
         bool(part.text.strip())
         if isinstance(part, Text)
@@ -191,6 +215,15 @@ class Transcript:
         self.conversation = Conversation()
         for message in self.path:
             self.conversation.add(message)
+
+    def copy(self) -> Transcript:
+        """An independent copy; the messages in it are shared."""
+        other = Transcript.__new__(Transcript)
+        other._by_id = dict(self._by_id)
+        other.head = self.head
+        other.path = list(self.path)
+        other.conversation = self.conversation.copy()
+        return other
 
     def _walk(self, head: str | None) -> Iterator[Message]:
         found: list[Message] = []

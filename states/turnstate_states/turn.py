@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import attrs
 
-from .content import ResultStatus
+from .content import ResultStatus, clean_text
 from .transcript import Usage
 
 __all__ = [
@@ -41,7 +41,7 @@ class Failure:
     """An error as data: what a :class:`~turnstate.ModelError` or another cause leaves in the record."""
 
     kind: str
-    message: str
+    message: str = attrs.field(converter=clean_text)
     retryable: bool = False
     status: int | None = None
     retry_after: float | None = None
@@ -99,7 +99,7 @@ class Call:
         """
         try:
             value = json.loads(self.arguments_json or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 

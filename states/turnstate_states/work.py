@@ -13,7 +13,7 @@ from .reports import Effects
 from .rules import Rules
 from .submissions import Receipt
 from .transcript import Message, MessageStatus, Role, Timing, Transcript, Usage
-from .turn import Call, TurnState
+from .turn import Call, CallStatus, TurnState
 
 __all__ = ["Work"]
 
@@ -55,10 +55,14 @@ class Work:
         return None if turn is None or turn.final else turn
 
     def at(self, now: float, cause: str = "") -> None:
-        """Take the time and the cause of what follows, and count the time at work. Time never runs backwards."""
+        """Take the time and the cause of what follows. Time never runs backwards."""
         self.now = max(now, self.now)
         turn = self.active
         self.cause = cause or ("" if turn is None else turn.cause)
+
+    def count_time(self) -> None:
+        """Count the time at work up to now."""
+        turn = self.checkpoint.turn
         if turn is not None and turn.clock is not None:
             turn.worked += self.now - turn.clock
             turn.clock = self.now
@@ -73,7 +77,7 @@ class Work:
         """Add an event to the log; its number."""
         checkpoint = self.checkpoint
         number = checkpoint.events = checkpoint.events + 1
-        turn = "" if checkpoint.turn is None else checkpoint.turn.id
+        turn = "" if checkpoint.turn is None or checkpoint.turn.closed else checkpoint.turn.id
         told: Any = event(*args, number=number, at=self.now, turn=turn, cause=self.cause, **more)
         self.events.append(told)
         return number
@@ -154,6 +158,7 @@ class Work:
         """The commit of all that changed, or None if nothing did."""
         if not (self.changed or self.events or self.receipts or self.taken):
             return None
+        self.count_time()
         checkpoint = self.checkpoint
         checkpoint.sequence += 1
         checkpoint.updated_at = self.now
@@ -164,9 +169,14 @@ class Work:
             self.messages,
             self.events,
             self.receipts,
-            [calls[call] for call in self.begun if calls[call].status == "started"],
-            [calls[call] for call in self.checking if calls[call].status == "checking"],
+            _still("started", self.begun, calls),
+            _still("checking", self.checking, calls),
             self.taken,
         )
         self._clear()
         return commit
+
+
+def _still(status: CallStatus, marked: Iterable[str], calls: Mapping[str, Call]) -> list[Call]:
+    """The marked calls that are still so: the turn may have ended before anything was written."""
+    return [call for name in marked if (call := calls.get(name)) is not None and call.status == status]

@@ -92,7 +92,7 @@ class Model(ABC):
             ModelError: anything short of a complete reply.
         """
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> None:  # noqa: B027 - most models have nothing to close
         """Close connections. The default has none."""
 
 

@@ -1,0 +1,59 @@
+"""How the documentation is built: ``sphinx-build -n -W docs out``. Needs graphviz; needs no network."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Any
+
+project = "turnstate"
+copyright = "the authors of turnstate"
+version = release = importlib.metadata.version("turnstate")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.doctest",
+    "sphinx.ext.napoleon",
+    "statemachine.contrib.diagram.sphinx_ext",
+]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"turnstate {version}"
+html_show_sourcelink = False
+myst_enable_extensions = ["deflist", "fieldlist"]
+myst_heading_anchors = 3
+
+nitpicky = True
+# Names of other projects, and what an annotation spells that is no object of ours: type variables, aliases of unions.
+nitpick_ignore_regex = [
+    (r"py:.*", r"(trio|httpx|attrs?|cattrs|msgspec|statemachine|typing|typing_extensions|collections|pathlib)\..*"),
+    (r"py:.*", r"(str|int|float|bool|bytes|object|dict|list|tuple|set|frozenset|type|None|optional|Ellipsis|\.\.\.)"),
+    (r"py:.*", r"(Exception|BaseException|ValueError|TracebackType|types\.TracebackType|ABC|abc\.ABC|Path)"),
+    (r"py:.*", r"(Any|Callable|Awaitable|AsyncIterator|Iterable|Mapping|Sequence|Literal|Generic|Protocol|ParamSpec)"),
+    (r"py:.*", r"(AbstractAsyncContextManager|contextlib\..*|enum\..*|builtins\..*|functools\..*|inspect\..*)"),
+]
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+# Only what the pages test by name; docstrings are run by pytest.
+doctest_test_doctest_blocks = ""
+
+
+PUBLIC = ("turnstate", "turnstate.models", "turnstate.stores", "turnstate.states", "turnstate.testing")
+
+
+def _public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
+    """Resolve a name from where it is defined to where it is documented, ``turnstate_states.turn.Call`` to ``Call``."""
+    domain = env.domains["py"]
+    name = node.get("reftarget", "").rpartition(".")[2]
+    for module in PUBLIC:
+        if node.get("refdomain") == "py" and f"{module}.{name}" in domain.objects:
+            return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", f"{module}.{name}", node, content)
+    return None
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("missing-reference", _public_name)

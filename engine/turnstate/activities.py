@@ -1,0 +1,170 @@
+"""The activities of a turn: prepare, attempt, review, closing. Each runs once and gives one report."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from turnstate_states.errors import ModelError
+from turnstate_states.reports import (
+    Activity,
+    AttemptFailed,
+    AttemptReplied,
+    Closed,
+    Effects,
+    Prepared,
+    Reviewed,
+)
+from turnstate_states.transcript import Message, Timing, Usage
+from turnstate_states.turn import Failure, TurnState
+
+from .agent import Agent
+from .feed import Attempt, Feed
+from .middleware.base import Again, StepContext, Stop, TurnContext
+from .models.base import DeltaKind, ModelRequest, Reply, as_model_error
+
+__all__ = ["attempt", "closing", "failure_of", "prepare", "reply_of", "review"]
+
+log = logging.getLogger("turnstate")
+CLOSING_LIMIT = 30.0
+"""Seconds that the hooks after a turn may take."""
+
+
+def merged(*all_effects: Effects) -> Effects:
+    """Effects of several hooks as one."""
+    usage: dict[str, Usage] = {}
+    for effects in all_effects:
+        for model, used in effects.usage.items():
+            usage[model] = usage.get(model, Usage()) + used
+    return Effects(
+        messages=tuple(text for effects in all_effects for text in effects.messages),
+        events=tuple(event for effects in all_effects for event in effects.events),
+        usage=usage,
+    )
+
+
+def failure_of(error: BaseException, kind: str = "") -> Failure:
+    """An exception as data."""
+    if isinstance(error, ModelError):
+        return Failure(error.kind, str(error), error.retryable, error.status, error.retry_after)
+    return Failure(kind or "other", f"{type(error).__name__}: {error}")
+
+
+async def prepare(agent: Agent[Any], context: StepContext[Any], key: Activity) -> tuple[Prepared, BaseException | None]:
+    """Run the hooks before a request; the effects of those that were done stand when a later one fails."""
+    done: list[Effects] = []
+    for item in agent.hooked("before_model"):
+        own = _own_context(context)
+        try:
+            said = await item.before_model(own)
+        except Exception as error:
+            log.error("before_model of %s failed", type(item).__name__, exc_info=error)
+            return Prepared(key, merged(*done), error=failure_of(error, "hook")), error
+        done.append(own.effects())
+        if said is not None:
+            return Prepared(key, merged(*done), stop=said.reason), None
+    return Prepared(key, merged(*done)), None
+
+
+def _own_context(context: StepContext[Any]) -> StepContext[Any]:
+    """A context for one hook: its effects count only once it is done."""
+    own = StepContext(
+        context.deps,
+        session_id=context.session_id,
+        turn_id=context.turn_id,
+        step=context.step,
+        attempt=context.attempt,
+        hook_pass=context.hook_pass,
+        request=context.request,
+    )
+    if context.replied is not None:
+        own.set_reply(context.replied)
+    return own
+
+
+async def attempt(
+    agent: Agent[Any], request: ModelRequest, key: Activity, running: Attempt, feed: Feed, now: Callable[[], float]
+) -> tuple[AttemptReplied | AttemptFailed, BaseException | None]:
+    """Ask the model once."""
+    feed.begin(running)
+    started = now()
+    first: list[float] = []
+    tell = feed.delta
+
+    def on_delta(kind: DeltaKind, text: str, slot: int = 0) -> None:
+        if not first:
+            first.append(now())
+        tell(kind, text, slot)
+
+    model = agent.model
+    try:
+        reply = await model.respond(request, on_delta)
+    except Exception as raised:
+        error = as_model_error(raised)
+        if error is not raised:
+            log.error("the model %s raised", model.name, exc_info=raised)
+        return AttemptFailed(key, failure_of(error), running.parts(), model=model.name), error
+    finally:
+        feed.attempt = None
+    timing = Timing(started, first[0] if first else None, now())
+    name = reply.model or model.name
+    parts = tuple(reply.parts)
+    return (
+        AttemptReplied(key, parts, reply.stop, reply.raw_stop, reply.usage, name, timing, reply.metadata),
+        None,
+    )
+
+
+async def review(agent: Agent[Any], context: StepContext[Any], key: Activity) -> tuple[Reviewed, BaseException | None]:
+    """Run the hooks after a reply."""
+    done: list[Effects] = []
+    for item in agent.hooked("after_model"):
+        own = _own_context(context)
+        try:
+            said = await item.after_model(own)
+        except Exception as error:
+            log.error("after_model of %s failed", type(item).__name__, exc_info=error)
+            return Reviewed(key, merged(*done), error=failure_of(error, "hook")), error
+        done.append(own.effects())
+        if isinstance(said, Stop):
+            return Reviewed(key, merged(*done), stop=said.reason), None
+        if isinstance(said, Again):
+            return Reviewed(key, merged(*done), again=said.feedback), None
+    return Reviewed(key, merged(*done)), None
+
+
+def reply_of(message: Message, turn: TurnState) -> Reply:
+    """A stored reply as the model gave it."""
+    usage = message.usage or Usage()
+    return Reply(message.parts, turn.stop or "stop", turn.raw_stop, usage, message.model, message.metadata)
+
+
+async def closing(agent: Agent[Any], deps: Any, session: str, turn: TurnState, key: Activity) -> Closed:
+    """Run the hooks after a turn's end, within a time limit; an error does not hinder those that follow."""
+    assert turn.outcome is not None
+    done: list[Effects] = []
+    errors: list[str] = []
+    with trio.move_on_after(CLOSING_LIMIT) as limit:
+        for item in agent.hooked("turn_ended"):
+            own = TurnContext(
+                deps,
+                session_id=session,
+                turn_id=turn.id,
+                outcome=turn.outcome,
+                reason=turn.reason,
+                error=turn.error,
+                usage=turn.usage,
+            )
+            try:
+                await item.turn_ended(own)
+            except Exception as error:
+                log.error("turn_ended of %s failed", type(item).__name__, exc_info=error)
+                errors.append(f"turn_ended of {type(item).__name__} failed: {type(error).__name__}: {error}")
+            else:
+                done.append(own.effects())
+    if limit.cancelled_caught:
+        errors.append(f"turn_ended took longer than {CLOSING_LIMIT:g} s and was given up")
+    return Closed(key, merged(*done), "; ".join(errors))

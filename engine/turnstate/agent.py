@@ -1,0 +1,99 @@
+"""An agent: a model, what it is told, the tools it may use, and the rules it runs under."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, overload
+
+import attrs
+from typing_extensions import TypeVar
+
+from turnstate_states.errors import InvalidInput
+from turnstate_states.rules import Limits, Rules, ToolSpec
+
+from .middleware.base import Middleware, has_hook
+from .models.base import Model
+from .policy import AsDeclared, Policy
+from .tools import Tool, ToolSet
+
+__all__ = ["Agent", "Limits"]
+
+D = TypeVar("D", default=None)
+AnyTool = Tool[..., Any] | Callable[..., Any]
+
+
+class Agent(Generic[D]):
+    """What runs in a session. It holds no state of any session: one agent serves any number of them.
+
+    Args:
+        model: the adapter of a provider.
+        instructions: what the model is told first (the system prompt).
+        tools: functions, or :func:`~turnstate.tool` objects.
+        middleware: hooks, run in this order.
+        policy: who decides on calls; by default what each tool declares.
+        limits: when a turn ends by itself.
+
+    Raises:
+        InvalidInput: an argument cannot be used; the text says which and why.
+    """
+
+    @overload
+    def __init__(
+        self: Agent[None],
+        model: Model,
+        *,
+        instructions: str = "",
+        tools: Sequence[AnyTool] = (),
+        limits: Limits = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: Model,
+        *,
+        instructions: str = "",
+        tools: Sequence[AnyTool] = (),
+        middleware: Sequence[Middleware[D]] = ...,
+        policy: Policy[D] | None = None,
+        limits: Limits = ...,
+    ) -> None: ...
+    def __init__(
+        self,
+        model: Model,
+        *,
+        instructions: str = "",
+        tools: Sequence[AnyTool] = (),
+        middleware: Sequence[Middleware[Any]] = (),
+        policy: Policy[Any] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(f"model: expected a turnstate.models adapter, got {type(model).__name__}")
+        for item in middleware:
+            if not isinstance(item, Middleware):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InvalidInput(f"middleware: expected Middleware objects, got {type(item).__name__}")
+        self.model = model
+        self.instructions = instructions
+        self.tools = ToolSet.of(tools)
+        self.middleware: tuple[Middleware[Any], ...] = tuple(middleware)
+        self.policy: Policy[Any] = AsDeclared() if policy is None else policy
+        self.limits = Limits() if limits is None else limits
+
+    @functools.cached_property
+    def rules(self) -> Rules:
+        """What the machine knows of it."""
+        return Rules(
+            tools={name: self._spec(item) for name, item in self.tools.by_name.items()},
+            limits=self.limits,
+            before_model=bool(self.hooked("before_model")),
+            after_model=bool(self.hooked("after_model")),
+            turn_ended=bool(self.hooked("turn_ended")),
+        )
+
+    def _spec(self, item: Tool[..., Any]) -> ToolSpec:
+        return item.spec if isinstance(self.policy, AsDeclared) else attrs.evolve(item.spec, approval="policy")
+
+    def hooked(self, name: str) -> list[Middleware[Any]]:
+        """The middleware that has this hook, in order."""
+        return [item for item in self.middleware if has_hook(item, name)]

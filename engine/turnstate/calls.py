@@ -1,0 +1,214 @@
+"""The running calls of a driven session: begin, look after, cancel, give up."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from turnstate_states import texts
+from turnstate_states.checkpoint import Commit
+from turnstate_states.events import CallProgress
+from turnstate_states.reports import Activity, CallChecked, CallDone, PolicyDecided
+from turnstate_states.turn import Call
+
+from .failures import describe
+from .policy import Allow, AsDeclared, Ask, Deny, Verdict
+from .running import CallTask, run_check, run_tool, timed_out
+from .tools import Tool, ToolContext
+
+if TYPE_CHECKING:
+    from .driver import Driver
+
+__all__ = ["CallRunner"]
+
+log = logging.getLogger("turnstate")
+
+
+class CallRunner:
+    """Runs the calls of one session, each in a task of the engine's nursery."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._tasks: dict[str, CallTask] = {}
+        self._lingering: list[CallTask] = []
+        self._free = trio.Event()
+        self._not_begun: list[str] = []
+
+    @property
+    def active(self) -> bool:
+        """Whether a call runs, is looked after or is being decided on."""
+        return bool(self._tasks)
+
+    @property
+    def not_begun(self) -> list[str]:
+        """Calls of the turn that had the right to begin and never did."""
+        return self._not_begun
+
+    def align(self, commit: Commit | None) -> None:
+        """Cancel what is settled or told to end; begin what the commit started."""
+        core = self._driver.core
+        turn = core.turn
+        calls = {} if turn is None or turn.final or core.stopping else turn.calls
+        for name, task in tuple(self._tasks.items()):
+            call = calls.get(name)
+            if call is None or call.settled:
+                task.cancel()
+        if commit is None:
+            return
+        if commit.started:
+            self._not_begun = []
+        for call in commit.started:
+            self._start(call, self._run)
+        for call in commit.checking:
+            self._start(call, self._check)
+        if turn is not None and turn.state == "executing-tools":
+            for call in calls.values():
+                if call.status == "proposed" and call.id not in self._tasks:
+                    self._start(call, self._decide)
+
+    def _start(self, call: Call, run: Any) -> None:
+        turn = self._driver.core.turn
+        assert turn is not None
+        task = CallTask(call.id, self._context(call, turn.id))
+        self._tasks[call.id] = task
+        self._driver.engine.start(self._guarded, call, task, run, Activity("execute", turn.id, turn.step))
+
+    def _context(self, call: Call, turn: str) -> ToolContext[Any]:
+        driver = self._driver
+        token = trio.lowlevel.current_trio_token()
+
+        def tell(value: object) -> None:
+            event = CallProgress(call.id, value, turn=turn, at=driver.now())
+            if _in_trio():
+                driver.progress(event)
+            else:
+                token.run_sync_soon(driver.progress, event)
+
+        return ToolContext(
+            None, session_id=driver.session, turn_id=turn, call_id=call.id, tool=call.tool, progress=tell
+        )
+
+    async def _guarded(self, call: Call, task: CallTask, run: Any, key: Activity) -> None:
+        """Run one of the three, and take the task off the list on every path."""
+        try:
+            await run(call, task, key)
+        finally:
+            task.done = True
+            if task in self._lingering:
+                self._lingering.remove(task)
+                self._free.set()
+            else:
+                if not task.began and run == self._run:
+                    self._not_begun.append(task.id)
+                del self._tasks[task.id]
+            self._driver.wake()
+
+    async def _run(self, call: Call, task: CallTask, key: Activity) -> None:
+        driver = self._driver
+        tool = driver.agent.tools.by_name[call.tool]
+        if tool.spec.exclusive:
+            await self._alone(task)
+        try:
+            task.context.deps = driver.deps()
+        except Exception as error:
+            log.error("deps failed for session %s", driver.session, exc_info=error)
+            driver.report(CallDone(key, call.id, "error", describe(error), describe(error)))
+            return
+        done = await run_tool(tool, call.arguments_json, task, driver.engine.threads)
+        if done is not None and task not in self._lingering:
+            driver.report(CallDone(key, call.id, *done))
+
+    async def _alone(self, task: CallTask) -> None:
+        """Wait until calls of earlier turns that did not end when told are gone."""
+        with task.scope:
+            while self._lingering:
+                self._free = trio.Event()
+                await self._free.wait()
+
+    async def _check(self, call: Call, task: CallTask, key: Activity) -> None:
+        driver = self._driver
+        tool = driver.agent.tools.by_name[call.tool]
+        with task.scope:
+            task.context.deps = driver.deps()
+            known, text = await run_check(tool, call.arguments_json, task)
+            if known:
+                driver.report(CallChecked(key, call.id, text or None))
+            else:
+                driver.report(CallDone(key, call.id, "unknown", texts.unknown(text), text))
+
+    async def _decide(self, call: Call, task: CallTask, key: Activity) -> None:
+        driver = self._driver
+        tool = driver.agent.tools.by_name[call.tool]
+        with task.scope:
+            warning = ""
+            try:
+                task.context.deps = driver.deps()
+                verdict = await self._verdict(tool, call, task.context)
+            except Exception as error:
+                log.error("the policy failed for call %s of %s", call.id, call.tool, exc_info=error)
+                warning = f"the policy failed for {call.tool}, so a person is asked: {describe(error)}"
+                verdict = Ask(describe(error))
+            driver.report(_decided(key, call, verdict, warning))
+
+    async def _verdict(self, tool: Tool[..., Any], call: Call, context: ToolContext[Any]) -> Verdict:
+        policy = self._driver.agent.policy
+        if not isinstance(policy, AsDeclared):
+            return await policy.authorize(call, context)
+        approval = tool.approval
+        if not callable(approval):
+            return Ask() if approval else Allow()
+        needed = approval(**tool.bind_for(approval, call.arguments_json, context))
+        return Ask() if needed else Allow()
+
+    def give_up(self) -> None:
+        """Leave alone the calls that did not end in time after they were told to."""
+        now = trio.current_time()
+        for name, task in tuple(self._tasks.items()):
+            if task.give_up_at is None or task.give_up_at > now or task.done:
+                continue
+            del self._tasks[name]
+            self._lingering.append(task)
+            tool = self._driver.agent.tools.by_name.get(task.context.tool)
+            log.warning("call %s of %s did not end when it was told to; it is left alone", name, task.context.tool)
+            turn = self._driver.core.turn
+            if tool is not None and turn is not None and not task.scope.cancel_called:
+                task.cancel()
+                self._driver.report(CallDone(Activity("execute", turn.id, turn.step), name, *timed_out(tool)))
+
+    @property
+    def next_give_up(self) -> float:
+        """When :meth:`give_up` has something to do; in trio's time."""
+        return min(
+            (task.give_up_at for task in self._tasks.values() if task.give_up_at is not None), default=float("inf")
+        )
+
+    def cancel_all(self) -> None:
+        """Tell everything to end."""
+        for task in (*self._tasks.values(), *self._lingering):
+            task.cancel()
+
+    @property
+    def names(self) -> list[str]:
+        """What runs, for people."""
+        return [f"{task.context.tool} ({task.id})" for task in (*self._tasks.values(), *self._lingering)]
+
+
+def _decided(key: Activity, call: Call, verdict: Verdict, warning: str) -> PolicyDecided:
+    if isinstance(verdict, Allow):
+        return PolicyDecided(key, call.id, "allow", "", warning)
+    if isinstance(verdict, Deny):
+        return PolicyDecided(key, call.id, "deny", verdict.reason, warning)
+    if isinstance(verdict, Ask):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return PolicyDecided(key, call.id, "ask", verdict.reason, warning)
+    text = f"the policy gave {type(verdict).__name__} for {call.tool}, which is not a verdict, so a person is asked"
+    return PolicyDecided(key, call.id, "ask", text, text)
+
+
+def _in_trio() -> bool:
+    try:
+        trio.lowlevel.current_task()
+    except RuntimeError:
+        return False
+    return True

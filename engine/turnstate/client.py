@@ -1,0 +1,48 @@
+"""Reading, sending and answering from a process that has no agent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+
+from turnstate_states.errors import InvalidInput
+
+from .engine import check_id
+from .reading import read_sessions
+from .results import SessionInfo
+from .session import ClientHandle, SessionHandle
+from .stores.base import Store
+
+__all__ = ["Client"]
+
+
+class Client:
+    """A store without an agent: list sessions, read them, follow them, send and answer.
+
+    What it says is kept in the session's inbox: whoever drives the session applies it at once, otherwise the next who does.
+
+    Args:
+        store: the same store that the engines use.
+    """
+
+    def __init__(self, store: Store) -> None:
+        if not isinstance(store, Store):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(f"store: expected a Store such as SQLiteStore(path), got {type(store).__name__}")
+        self._store = store
+
+    async def __aenter__(self) -> Client:
+        await self._store.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._store.__aexit__(kind, value, trace)
+
+    def session(self, id: str) -> SessionHandle:
+        """A session by its id; nothing is read, and it need not exist."""
+        return ClientHandle(self._store, check_id(id))
+
+    def sessions(self, *, waiting: bool = False, unfinished: bool = False) -> AsyncIterator[SessionInfo]:
+        """The stored sessions, in the order of their ids; see :meth:`~turnstate.Engine.sessions`."""
+        return read_sessions(self._store, waiting=waiting, unfinished=unfinished)

@@ -1,0 +1,287 @@
+"""The engine: it owns the tasks, claims sessions and drives them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any, Generic, overload
+
+import attrs
+import trio
+from typing_extensions import TypeVar
+
+from turnstate_states import codec
+from turnstate_states.errors import InvalidInput, StoreError
+
+from .agent import Agent
+from .clock import Clock
+from .driver import Driver
+from .failures import only
+from .reading import read_sessions
+from .results import SessionInfo
+from .running import ThreadList
+from .session import Session
+from .stores.base import LIVE_OWNERS, Owner, Store, process_started
+
+__all__ = ["Engine"]
+
+D = TypeVar("D", default=None)
+log = logging.getLogger("turnstate")
+LEASE = 30.0
+"""Seconds after which the claims of an engine that does not renew them lapse."""
+
+
+class Engine(Generic[D]):
+    """Drives sessions of one agent on one store. Use it as an asynchronous context manager.
+
+    Args:
+        agent: what runs.
+        store: where sessions are kept; the engine opens it, and closes it unless others still use it.
+        deps: called with a :class:`~turnstate.SessionInfo` when a turn begins or goes on; what it returns is ``ctx.deps``
+            in tools and hooks. Never stored.
+        grace: seconds that running tools get when the engine is left.
+
+    Leaving it starts nothing new and aborts nothing: what runs gets its grace, then it is suspended, and the next engine
+    goes on from there, as after a crash.
+
+    Raises:
+        InvalidInput: an argument cannot be used.
+        StoreError: the store cannot be opened.
+    """
+
+    @overload
+    def __init__(self: Engine[None], agent: Agent[None], store: Store, *, grace: float = 10) -> None: ...
+    @overload
+    def __init__(
+        self, agent: Agent[D], store: Store, *, deps: Callable[[SessionInfo], D], grace: float = 10
+    ) -> None: ...
+    def __init__(
+        self,
+        agent: Agent[Any],
+        store: Store,
+        *,
+        deps: Callable[[SessionInfo], Any] | None = None,
+        grace: float = 10,
+    ) -> None:
+        if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(f"agent: expected an Agent, got {type(agent).__name__}")
+        if not isinstance(store, Store):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(f"store: expected a Store such as SQLiteStore(path), got {type(store).__name__}")
+        if not grace >= 0:
+            raise InvalidInput(f"grace: expected seconds, 0 or more, got {grace!r}")
+        self.agent: Agent[Any] = agent
+        self.store = store
+        self.make_deps = deps
+        self.grace = grace
+        self.linger = 1.0
+        self.closing = False
+        self.clock: Clock
+        self.owner: Owner
+        self.threads: ThreadList
+        self._drivers: dict[str, Driver] = {}
+        self._opening: dict[str, trio.Lock] = {}
+        self._manager: Any = None
+        self._nursery: trio.Nursery
+        self._scope: trio.CancelScope
+        self._claimed = False
+
+    async def __aenter__(self) -> Engine[D]:
+        if self._manager is not None:
+            raise InvalidInput("this engine is open already; make another Engine for the same store instead")
+        codec.converter()
+        self.closing = False
+        self._claimed = False
+        self.clock = Clock()
+        self.threads = ThreadList()
+        pid = os.getpid()
+        started = process_started(pid)
+        self.owner = Owner(uuid.uuid4().hex, socket.gethostname(), pid, started, self.clock.now() + LEASE)
+        await self.store.__aenter__()
+        LIVE_OWNERS.add(self.owner.id)
+        self._unlisten = self.store.listen(self._told)
+        self._manager = trio.open_nursery()
+        self._nursery = await self._manager.__aenter__()
+        # The tasks end by the engine's own rules when it is left, also where the host was cancelled.
+        self._nursery.cancel_scope.shield = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        failed: BaseException | None = None
+        try:
+            await self._suspend()
+        except BaseException as error:
+            failed = error
+        self._nursery.cancel_scope.cancel()
+        manager, self._manager = self._manager, None
+        try:
+            await manager.__aexit__(None, None, None)
+        except BaseExceptionGroup as group:
+            failed = failed or only(group)
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._give_up_store()
+        if failed is not None and value is None:
+            raise failed
+        if failed is not None and isinstance(value, trio.Cancelled):
+            raise failed
+
+    async def _suspend(self) -> None:
+        """Let running tools end within the grace, then cancel them and wait until all drivers are gone."""
+        self.closing = True
+        with trio.CancelScope(shield=True):
+            for driver in tuple(self._drivers.values()):
+                driver.wake()
+            with trio.move_on_after(self.grace):
+                await self._all_gone()
+            for driver in tuple(self._drivers.values()):
+                driver.calls.cancel_all()
+                driver.wake()
+            with trio.move_on_after(5):
+                await self._all_gone()
+            await self._wait_for_threads()
+
+    async def _all_gone(self) -> None:
+        for driver in tuple(self._drivers.values()):
+            await driver.gone.wait()
+
+    async def _wait_for_threads(self) -> None:
+        with trio.move_on_after(self.grace):
+            while self.threads.running:  # noqa: ASYNC110 - the thread that ends last cannot set an event of a loop that is gone
+                await trio.sleep(0.02)
+        if self.threads.running:
+            log.warning(
+                "these functions still run in threads that nobody can end: %s", ", ".join(sorted(self.threads.running))
+            )
+
+    async def _give_up_store(self) -> None:
+        self._unlisten()
+        LIVE_OWNERS.discard(self.owner.id)
+        try:
+            if self._claimed:
+                await self.store.retire(self.owner.id)
+        except StoreError as error:
+            log.warning("the claims of this engine were not given up; they lapse in %g s: %s", LEASE, error)
+        finally:
+            await self.store.__aexit__(None, None, None)
+
+    # ---- sessions
+
+    def session(self, id: str) -> Session:
+        """A session by its id; nothing is read or written, and it need not exist.
+
+        Raises:
+            InvalidInput: the id is empty, longer than 200 characters or holds control characters.
+        """
+        return Session(self, check_id(id))
+
+    def sessions(self, *, waiting: bool = False, unfinished: bool = False) -> AsyncIterator[SessionInfo]:
+        """The stored sessions, in the order of their ids.
+
+        Args:
+            waiting: only those in which a person must answer.
+            unfinished: only those with a turn that has not ended.
+        """
+        return read_sessions(self.store, waiting=waiting, unfinished=unfinished)
+
+    def start(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        """Start a task in the engine's nursery."""
+        self._nursery.start_soon(function, *args)
+
+    def driven(self, session: str) -> Driver | None:
+        """The driver of a session, if this engine drives it."""
+        driver = self._drivers.get(session)
+        return None if driver is None or driver.leaving else driver
+
+    async def drive(self, session: str) -> Driver:
+        """The driver of a session; claims and loads it if this engine does not drive it yet.
+
+        Raises:
+            SessionInUse: another engine drives it.
+            StoreError: it cannot be read, or the engine is closed.
+        """
+        if self._manager is None or self.closing:
+            raise StoreError("the engine is closed; use it inside 'async with Engine(...)'")
+        driver = self.driven(session)
+        if driver is not None:
+            return driver
+        lock = self._opening.setdefault(session, trio.Lock())
+        async with lock:
+            return self.driven(session) or await self._open(session)
+
+    async def _open(self, session: str) -> Driver:
+        leaving = self._drivers.get(session)
+        if leaving is not None:
+            await leaving.gone.wait()
+        await self._renew_first()
+        driver = Driver(self, session)
+        await driver.open()
+        self._drivers[session] = driver
+        self.start(driver.run)
+        return driver
+
+    def forget(self, driver: Driver) -> None:
+        """A driver is gone."""
+        if self._drivers.get(driver.session) is driver:
+            del self._drivers[driver.session]
+            lock = self._opening.get(driver.session)
+            if lock is not None and not lock.locked():
+                del self._opening[driver.session]
+
+    # ---- claims and the inbox
+
+    async def _renew_first(self) -> None:
+        if self._claimed:
+            return
+        self._claimed = True
+        await self._renew()
+        self.start(self._keep_claims)
+        if self.store.poll_interval is not None:
+            self.start(self._poll, self.store.poll_interval)
+
+    async def _renew(self) -> None:
+        self.owner = attrs.evolve(self.owner, expires=self.clock.now() + LEASE)
+        await self.store.renew(self.owner)
+
+    async def _keep_claims(self) -> None:
+        while True:
+            await trio.sleep(LEASE / 3)
+            try:
+                await self._renew()
+            except StoreError as error:
+                log.warning("the claims were not renewed; trying again: %s", error)
+
+    async def _poll(self, interval: float) -> None:
+        while True:
+            await trio.sleep(interval)
+            await self._fetch(list(self._drivers))
+
+    def _told(self, session: str) -> None:
+        if session in self._drivers and not self.closing and self._manager is not None:
+            self.start(self._fetch, [session])
+
+    async def _fetch(self, sessions: list[str]) -> None:
+        """Hand what other processes posted to the drivers."""
+        if not sessions:
+            return
+        try:
+            items = await self.store.inbox(sessions)
+        except StoreError as error:
+            log.warning("the inbox was not read; trying again: %s", error)
+            return
+        for item in items:
+            driver = self.driven(item.session)
+            if driver is not None:
+                driver.post(item)
+
+
+def check_id(id: str) -> str:
+    """A session id that can be used."""
+    if not isinstance(id, str) or not 0 < len(id) <= 200 or not id.isprintable():  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(f"session id {id!r}: expected 1 to 200 printable characters")
+    return id

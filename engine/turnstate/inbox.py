@@ -1,0 +1,72 @@
+"""Saying something to a session that another process drives, or nobody."""
+
+from __future__ import annotations
+
+import time
+
+import trio
+
+from turnstate_states import codec
+from turnstate_states.core import SessionCore
+from turnstate_states.errors import InvalidInput, RefusalCode, Refused
+from turnstate_states.rules import Rules
+from turnstate_states.submissions import Receipt, Submission
+
+from .reading import load
+from .stores.base import InboxItem, Store
+
+__all__ = ["post_and_wait"]
+
+PATIENCE = 10.0
+"""Seconds to wait for the driver's answer; then the submission is durable all the same, and waits."""
+CODES: tuple[RefusalCode, ...] = ("stale", "conflict", "gone", "busy", "full")
+
+
+async def post_and_wait(store: Store, session: str, submission: Submission) -> Receipt:
+    """Put a submission into the session's inbox, and wait for what its driver says if there is one.
+
+    Returns:
+        The driver's receipt; without a driver, or where it takes too long, one whose ``turn`` is empty: the submission is
+        durable and will be applied by whoever drives the session next.
+
+    Raises:
+        Refused: the session cannot accept it.
+        InvalidInput: it makes no sense.
+    """
+    stored = await store.receipt(session, submission.id)
+    known = None if stored is None else codec.decode_receipt(stored)
+    receipt = await _would_accept(store, session, submission, known)
+    if receipt.duplicate:
+        return receipt
+    await store.post(InboxItem(session, submission.id, codec.encode_submission(submission)))
+    with trio.move_on_after(PATIENCE):
+        while await _driven(store, session):
+            stored = await store.receipt(session, submission.id)
+            if stored is not None:
+                found = codec.decode_receipt(stored)
+                if found != known:
+                    return _or_raise(found)
+            await trio.sleep(0.05)
+    return Receipt(submission.id)
+
+
+async def _would_accept(store: Store, session: str, submission: Submission, known: Receipt | None) -> Receipt:
+    """Try it on a copy of the stored state, so that what is surely wrong is refused at once."""
+    loaded = await load(store, session)
+    now = time.time()
+    core = SessionCore.new(session, Rules(), now=now) if loaded is None else SessionCore(*loaded, Rules())
+    return core.submit(submission, now=now, known=known)
+
+
+async def _driven(store: Store, session: str) -> bool:
+    owner = await store.owner_of(session)
+    return owner is not None and owner.alive(time.time())
+
+
+def _or_raise(receipt: Receipt) -> Receipt:
+    if not receipt.refused:
+        return receipt
+    for code in CODES:
+        if receipt.code == code:
+            raise Refused(code, receipt.text)
+    raise InvalidInput(receipt.text)

@@ -1,0 +1,142 @@
+"""What a middleware is and what its hooks are given."""
+
+from __future__ import annotations
+
+from typing import Any, Generic
+
+import attrs
+from typing_extensions import TypeVar
+
+from turnstate_states.errors import InvalidInput
+from turnstate_states.reports import Effects
+from turnstate_states.transcript import Usage
+from turnstate_states.turn import Failure, Outcome
+
+from ..models.base import ModelRequest, Reply
+
+__all__ = ["Again", "Middleware", "StepContext", "Stop", "TurnContext"]
+
+D = TypeVar("D", default=Any)
+
+
+@attrs.frozen
+class Again:
+    """Have the model reply again; ``feedback`` tells it why. At most twice in a row."""
+
+    feedback: str
+
+
+@attrs.frozen
+class Stop:
+    """End the turn, with this reason."""
+
+    reason: str
+
+
+class _Effects:
+    """Collects what a hook does; it counts once the hook is done."""
+
+    def __init__(self) -> None:
+        self._messages: list[str] = []
+        self._events: list[tuple[str, Any]] = []
+        self._usage: dict[str, Usage] = {}
+
+    def tell(self, name: str, data: Any = None) -> None:
+        """Tell subscribers an event of your own: :class:`~turnstate.Custom` with this name and plain data."""
+        self._events.append((name, data))
+
+    def count_usage(self, model: str, usage: Usage) -> None:
+        """Count what a model of your own used."""
+        self._usage[model] = self._usage.get(model, Usage()) + usage
+
+    def effects(self) -> Effects:
+        """What was collected. The engine takes it."""
+        return Effects(messages=tuple(self._messages), events=tuple(self._events), usage=dict(self._usage))
+
+
+class StepContext(_Effects, Generic[D]):
+    """What the hooks around a request are given.
+
+    ``hook_pass`` counts the rounds before this attempt: above 1 a steer came while hooks ran. ``request`` is what will be
+    sent, or was; ``reply`` is set in ``after_model``.
+    """
+
+    def __init__(
+        self, deps: D, *, session_id: str, turn_id: str, step: int, attempt: int, hook_pass: int, request: ModelRequest
+    ) -> None:
+        super().__init__()
+        self.deps = deps
+        self.session_id = session_id
+        self.turn_id = turn_id
+        self.step = step
+        self.attempt = attempt
+        self.hook_pass = hook_pass
+        self.request = request
+        self._reply: Reply | None = None
+
+    @property
+    def replied(self) -> Reply | None:
+        """The reply, or None before there is one."""
+        return self._reply
+
+    @property
+    def reply(self) -> Reply:
+        """The reply. Raises InvalidInput before there is one."""
+        if self._reply is None:
+            raise InvalidInput("reply: there is none before the model was asked; use it in after_model")
+        return self._reply
+
+    def set_reply(self, reply: Reply) -> None:
+        """Show a reply to the hooks. The engine does it."""
+        self._reply = reply
+
+    def add_message(self, text: str) -> None:
+        """Add a message for good: it is stored, and in this request and all that follow."""
+        self._messages.append(text)
+
+
+class TurnContext(_Effects, Generic[D]):
+    """What ``turn_ended`` is given: the turn's outcome, which is stored already."""
+
+    def __init__(
+        self,
+        deps: D,
+        *,
+        session_id: str,
+        turn_id: str,
+        outcome: Outcome,
+        reason: str,
+        error: Failure | None,
+        usage: Usage,
+    ) -> None:
+        super().__init__()
+        self.deps = deps
+        self.session_id = session_id
+        self.turn_id = turn_id
+        self.outcome: Outcome = outcome
+        self.reason = reason
+        self.error = error
+        self.usage = usage
+
+
+class Middleware(Generic[D]):
+    """Base class: override the hooks that you need. They run in the order in which the agent lists its middleware.
+
+    An exception in ``before_model`` or ``after_model`` fails the turn; one in ``turn_ended`` is told as a warning.
+    """
+
+    async def before_model(self, ctx: StepContext[D], /) -> Stop | None:
+        """Before each attempt: add to the request, add messages for good, or end the turn."""
+        return None
+
+    async def after_model(self, ctx: StepContext[D], /) -> Again | Stop | None:
+        """After each reply, which is stored: let it stand, ask again, or end the turn."""
+        return None
+
+    async def turn_ended(self, ctx: TurnContext[D], /) -> None:
+        """After a turn, before the next starts. It may run again if the process dies in it."""
+
+
+def has_hook(middleware: Middleware[Any], name: str) -> bool:
+    """Whether a middleware overrides a hook."""
+    return getattr(type(middleware), name) is not getattr(Middleware, name)

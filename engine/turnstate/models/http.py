@@ -1,0 +1,304 @@
+"""The HTTP that the adapters share: one streaming POST, fed to a pure receiver, with a limit for every wait.
+
+httpx is imported when the first request is sent, and nothing of it leaves this module: everything that goes wrong is a
+:class:`~turnstate.ModelError`.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+import attrs
+import trio
+
+from turnstate_states.errors import InvalidInput, ModelError
+
+from .http_errors import transport_error
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Channel", "Failed", "Receiver", "Timeouts", "check_key", "check_url", "join_url", "shown_url"]
+
+CLOSE_LIMIT = 2.0
+"""Seconds that closing a response may take; it is shielded from cancellation that long."""
+
+DRAIN_LIMIT = 0.05
+"""Seconds to wait for the end of a body that is complete already; a connection can be used again only after it."""
+
+ERROR_LIMIT = 5.0
+"""Seconds to wait for each piece of an error's explanation."""
+
+_ERROR_BODY = 64 * 1024
+
+Failed = Callable[[int, Mapping[str, str], bytes], ModelError]
+"""``failed(status, headers, body)``: the error that an answer with a status other than 2xx is."""
+
+
+@attrs.frozen
+class Timeouts:
+    """Limits in seconds; ``math.inf`` or None is no limit.
+
+    Args:
+        connect: for the connection.
+        first_byte: from the start of the attempt to the headers of the answer.
+        idle: between two pieces of the answer. Comments and pings count as life.
+        total: for the whole attempt, waiting for a free connection included.
+    """
+
+    connect: float | None = 10.0
+    first_byte: float | None = 120.0
+    idle: float | None = 120.0
+    total: float | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for name, value in attrs.asdict(self).items():
+            if value is not None and not (isinstance(value, (int, float)) and value > 0):
+                raise InvalidInput(f"timeouts: {name} must be a number of seconds above 0, or None for no limit")
+
+
+class Receiver(Protocol):
+    """A pure decoder of one answer's body."""
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds that more may take though the answer is complete; None while it is not complete."""
+        ...
+
+    def feed(self, data: bytes, /) -> bool:
+        """Take bytes; True when nothing more is needed."""
+        ...
+
+    def end(self) -> None:
+        """The body has ended; raises :class:`~turnstate.ModelError` if something is missing."""
+        ...
+
+
+class Channel:
+    """Sends the requests of one model. Its client is made when it is first needed, and again in another run of trio.
+
+    Args:
+        url: where requests go.
+        timeouts: the limits.
+        connections: how many requests may be under way at once; more of them wait.
+    """
+
+    def __init__(self, url: str, timeouts: Timeouts, connections: int = 100) -> None:
+        self._url = url
+        self._timeouts = timeouts
+        # Waiting here and not in the client's pool: a slot of ours is free again whatever happens to a connection.
+        self._slots = trio.CapacityLimiter(connections)
+        self._client: httpx.AsyncClient | None = None
+        self._run: object = None
+
+    async def post(self, body: bytes, headers: Mapping[str, str], receiver: Receiver, failed: Failed) -> None:
+        """Send a body and feed the answer to the receiver until it has enough.
+
+        Raises:
+            ModelError: the attempt failed, at whatever stage.
+        """
+        limit = self._timeouts.total
+        with trio.move_on_after(_seconds(limit)) as overall:
+            async with self._slots:
+                response = await self._send(body, headers)
+                try:
+                    await self._receive(response, receiver, failed)
+                finally:
+                    with trio.move_on_after(CLOSE_LIMIT, shield=True):
+                        await response.aclose()
+        if overall.cancelled_caught:
+            raise self._late(f"the answer was not finished within {limit:g} s")
+
+    async def aclose(self) -> None:
+        """Close the connections. The channel can still be used, and then makes new ones."""
+        client, self._client = self._client, None
+        if client is not None and self._run is trio.lowlevel.current_trio_token():
+            with trio.move_on_after(CLOSE_LIMIT, shield=True):
+                await client.aclose()
+
+    async def _send(self, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
+        client = self._open()
+        request = client.build_request("POST", self._url, content=body, headers=dict(headers))
+        limit = self._timeouts.first_byte
+        with trio.move_on_after(_seconds(limit)):
+            try:
+                return await client.send(request, stream=True)
+            except Exception as error:
+                raise transport_error(error, shown_url(self._url), answering=False) from error
+        raise self._late(f"no answer came from {shown_url(self._url)} within {limit:g} s")
+
+    async def _receive(self, response: httpx.Response, receiver: Receiver, failed: Failed) -> None:
+        if response.is_success:
+            await self._read(response, receiver, _seconds(self._timeouts.idle))
+            return
+        body = _Body()
+        try:
+            await self._read(response, body, ERROR_LIMIT)
+        except ModelError:
+            # The status says enough; what came of its explanation is all that there will be.
+            pass
+        raise failed(response.status_code, response.headers, bytes(body.data))
+
+    async def _read(self, response: httpx.Response, receiver: Receiver, idle: float) -> None:
+        """Read the body. It always ends by its end or by cancellation, so that httpx's generators are never dropped."""
+        fault: Exception | None = None
+        reading = _Reading(idle)
+        with reading.scope:
+            try:
+                async for data in _pieces(response):
+                    if fault is None and not reading.enough:
+                        try:
+                            reading.enough = receiver.feed(data)
+                        except Exception as error:
+                            fault = error
+                            reading.scope.cancel()
+                            continue
+                        reading.wait(receiver.patience)
+            except Exception as error:
+                if fault is None and receiver.patience is None and not reading.enough:
+                    fault = transport_error(error, shown_url(self._url), answering=True)
+                    fault.__cause__ = error
+        if fault is not None:
+            raise fault
+        if reading.scope.cancelled_caught and receiver.patience is None and not reading.enough:
+            raise self._late(f"nothing came from {shown_url(self._url)} for {idle:g} s")
+        receiver.end()
+
+    def _late(self, text: str) -> ModelError:
+        return ModelError(text, kind="timeout", retryable=True)
+
+    def _open(self) -> httpx.AsyncClient:
+        run = trio.lowlevel.current_trio_token()
+        if self._client is None or self._run is not run:
+            self._client = _client(self._url, self._timeouts.connect)
+            self._run = run
+        return self._client
+
+
+class _Reading:
+    """How long to wait for the next piece."""
+
+    def __init__(self, idle: float) -> None:
+        self._idle = idle
+        self._until = float("inf")
+        self.enough = False
+        self.scope = trio.CancelScope(deadline=trio.current_time() + idle)
+
+    def wait(self, patience: float | None) -> None:
+        now = trio.current_time()
+        if self.enough:
+            patience = DRAIN_LIMIT
+        if patience is not None:
+            self._until = min(self._until, now + patience)
+        self.scope.deadline = min(now + self._idle, self._until)
+
+
+class _Body:
+    """Receives the body of an error, the first part of it."""
+
+    patience: float | None = None
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def feed(self, data: bytes, /) -> bool:
+        self.data += data
+        return len(self.data) > _ERROR_BODY
+
+    def end(self) -> None:
+        pass
+
+
+def _pieces(response: httpx.Response) -> AsyncIterator[bytes]:
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        return response.aiter_bytes()
+    import httpx
+
+    stream = response.stream
+    assert isinstance(stream, httpx.AsyncByteStream)
+    # The short way: without httpx's decoding and chunking of each piece.
+    return aiter(stream)
+
+
+def _seconds(limit: float | None) -> float:
+    return float("inf") if limit is None else limit
+
+
+def _client(url: str, connect: float | None) -> httpx.AsyncClient:
+    import httpx
+
+    return httpx.AsyncClient(
+        # Redirects are not followed, so a plain URL needs no certificates, and reading them takes a while.
+        verify=_tls() if url.startswith("https:") else False,
+        timeout=httpx.Timeout(None, connect=connect),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30.0),
+        follow_redirects=False,
+        headers={
+            "Accept": "text/event-stream, application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": "turnstate",
+        },
+    )
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
+def check_url(url: str, field: str = "base_url") -> str:
+    """The URL without a slash at its end.
+
+    Raises:
+        InvalidInput: it is not an ``http:`` or ``https:`` URL with a host.
+    """
+    url = url.strip()
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and url.isprintable()
+    except ValueError:
+        good = False
+    if not good or " " in url:
+        raise InvalidInput(f"{field}: expected a URL such as http://localhost:8000/v1")
+    return url.rstrip("/")
+
+
+def join_url(base: str, path: str) -> str:
+    """The URL of a path below a base, before its query; a base that ends with the path is taken as it is.
+
+    >>> join_url("https://host/deployments/d?api-version=1", "chat/completions")
+    'https://host/deployments/d/chat/completions?api-version=1'
+    """
+    parts = urlsplit(base)
+    root = parts.path.rstrip("/")
+    if not root.endswith(f"/{path}"):
+        root = f"{root}/{path}"
+    return urlunsplit(parts._replace(path=root))
+
+
+def shown_url(url: str) -> str:
+    """The URL without what may be secret in it: user, password, query.
+
+    >>> shown_url("http://me:secret@host:1/v1?key=2")
+    'http://host:1/v1'
+    """
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+
+
+def check_key(key: str, field: str = "api_key") -> str:
+    """The key without the white space around it, which copying adds; empty if there is nothing else.
+
+    Raises:
+        InvalidInput: it holds a character that a header cannot carry. The text does not hold the key.
+    """
+    key = key.strip()
+    if not (key.isascii() and key.isprintable()):
+        raise InvalidInput(f"{field}: it holds a character that a header cannot carry; copy it again")
+    return key

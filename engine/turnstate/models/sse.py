@@ -1,0 +1,122 @@
+"""Server-sent events: bytes in any pieces in, whole events out.
+
+What comes out depends neither on the style of the line ends (LF, CRLF, CR) nor on where the bytes were cut. The decoder
+does no I/O, and its work is linear in the number of bytes.
+"""
+
+from __future__ import annotations
+
+from turnstate_states.errors import ModelError
+
+__all__ = ["MAX_EVENT", "Event", "SSEDecoder"]
+
+Event = tuple[str, str]
+"""An event's name (empty if it has none) and its data."""
+
+MAX_EVENT = 32 * 1024 * 1024
+"""Bytes that one event may have by default."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class SSEDecoder:
+    """An incremental decoder.
+
+    Unlike a browser it delivers the last event at the end of the stream though no blank line follows it: servers forget
+    that line. Comments, events without data and the fields ``id`` and ``retry`` are skipped. Bytes that are not UTF-8
+    become U+FFFD.
+
+    Args:
+        limit: bytes that one event may have.
+
+    >>> decoder = SSEDecoder()
+    >>> decoder.feed(b"event: a\\rdata: 1\\r"), decoder.feed(b"\\n: a comment\\r\\n\\r")
+    ([], [('a', '1')])
+    """
+
+    def __init__(self, limit: int = MAX_EVENT) -> None:
+        self._limit = limit
+        self._pending: list[bytes] = []
+        self._size = 0
+        self._after_cr = False
+        self._at_start = True
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that are complete with these bytes.
+
+        Raises:
+            ModelError: an event is larger than the limit (kind ``protocol``).
+        """
+        if self._after_cr or b"\r" in data:
+            data = self._with_lf(data)
+        pending = self._pending
+        if pending:
+            if b"\n\n" not in data and not (data[:1] == b"\n" and pending[-1][-1:] == b"\n"):
+                self._keep(data)
+                return []
+            pending.append(data)
+            data = b"".join(pending)
+            pending.clear()
+            self._size = 0
+        blocks = data.split(b"\n\n")
+        rest = blocks.pop()
+        if rest:
+            self._keep(rest)
+        return self._events(blocks) if blocks else []
+
+    def close(self) -> list[Event]:
+        """What was left when the stream ended: the last event, if no blank line followed it."""
+        rest = b"".join(self._pending)
+        self._pending.clear()
+        self._size = 0
+        return self._events([rest]) if rest else []
+
+    def _with_lf(self, data: bytes) -> bytes:
+        """The bytes with LF as the only line end; a CR ends its line at once, an LF after it is swallowed."""
+        if self._after_cr and data[:1] == b"\n":
+            data = data[1:]
+            self._after_cr = False
+        if data:
+            self._after_cr = data[-1:] == b"\r"
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _keep(self, data: bytes) -> None:
+        if not data:
+            return
+        self._size += len(data)
+        if self._size > self._limit:
+            raise self._too_large()
+        self._pending.append(data)
+
+    def _events(self, blocks: list[bytes]) -> list[Event]:
+        if self._at_start:
+            self._at_start = False
+            blocks[0] = blocks[0].removeprefix(_BOM)
+        events: list[Event] = []
+        for block in blocks:
+            if len(block) > self._limit:
+                raise self._too_large()
+            if block[:6] == b"data: " and b"\n" not in block:
+                if len(block) > 6:
+                    events.append(("", block[6:].decode("utf-8", "replace")))
+            elif (event := _parse(block)) is not None:
+                events.append(event)
+        return events
+
+    def _too_large(self) -> ModelError:
+        return ModelError(
+            f"the server sent an event of more than {self._limit} bytes", kind="protocol", retryable=False
+        )
+
+
+def _parse(block: bytes) -> Event | None:
+    name = b""
+    data: list[bytes] = []
+    for line in block.split(b"\n"):
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            name = value.removeprefix(b" ")
+    text = b"\n".join(data)
+    return (name.decode("utf-8", "replace"), text.decode("utf-8", "replace")) if text else None

@@ -1,0 +1,87 @@
+"""Reading JSON that a server sent: whatever it holds, only :class:`~turnstate.ModelError` is raised."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, TypeGuard
+
+import msgspec
+
+from turnstate_states.content import clean_text
+from turnstate_states.errors import ModelError
+
+__all__ = ["as_dict", "as_list", "is_dict", "is_list", "mend", "misfit", "read_json", "read_odd_json"]
+
+_IN_PIECES = frozenset({"content", "reasoning", "reasoning_content", "refusal", "arguments"})
+
+
+def misfit(field: str, value: object) -> ModelError:
+    """The error for a value of a type that the protocol does not have there."""
+    text = f"the server sent {field} of an unexpected type ({type(value).__name__})"
+    return ModelError(text, kind="protocol", retryable=True)
+
+
+def is_dict(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether it is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Whether it is a JSON array."""
+    return isinstance(value, list)
+
+
+def as_dict(value: object, field: str) -> dict[str, Any]:
+    """The value, which must be a JSON object."""
+    if not is_dict(value):
+        raise misfit(field, value)
+    return value
+
+
+def as_list(value: object, field: str) -> list[Any]:
+    """The value, which must be a JSON array."""
+    if not is_list(value):
+        raise misfit(field, value)
+    return value
+
+
+def read_json(data: bytes | str) -> Any:
+    """The value of strict JSON, or None."""
+    try:
+        return msgspec.json.decode(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_odd_json(text: str) -> Any:
+    """The value of JSON with escaped lone surrogates or non-finite numbers; None if it is not JSON.
+
+    Such numbers become null, such surrogates U+FFFD; but texts that come in pieces are left as they are, because the
+    other half of a pair may follow: see :func:`mend`.
+    """
+    try:
+        return _cleaned(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _cleaned(value: object, name: str = "") -> Any:
+    if isinstance(value, str):
+        return value if name in _IN_PIECES else clean_text(value)
+    if is_dict(value):
+        return {clean_text(key): _cleaned(item, key) for key, item in value.items()}
+    if is_list(value):
+        return [_cleaned(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def mend(text: str) -> tuple[str, str]:
+    """Text that can be encoded, and half of a surrogate pair at its end whose other half may follow.
+
+    >>> mend("a\\ud83d"), mend("\\ud83d" + "\\ude00")
+    (('a', '\\ud83d'), ('😀', ''))
+    """
+    if text and "\ud800" <= text[-1] <= "\udbff":
+        return clean_text(text[:-1]), text[-1]
+    return clean_text(text), ""

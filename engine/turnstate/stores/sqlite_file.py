@@ -1,0 +1,236 @@
+"""The file of a SQLite store: recognise it, create it, connect to it, and say plainly what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from typing import Literal, TypeVar
+from urllib.parse import quote
+
+from turnstate_states.errors import StoreError
+
+__all__ = ["Durability", "connect", "failure", "patiently", "prepare"]
+
+T = TypeVar("T")
+
+Durability = Literal["full", "normal"]
+
+APPLICATION_ID = 0x7455726E
+SCHEMA_VERSION = 1
+
+BUSY_SECONDS = 5.0
+"""How long SQLite itself waits for a lock, and how long is waited in all before it is given up."""
+PATIENCE_SECONDS = 15.0
+
+SCHEMA = """
+CREATE TABLE session (
+  key INTEGER PRIMARY KEY,
+  session TEXT NOT NULL UNIQUE,
+  sequence INTEGER NOT NULL DEFAULT 0,
+  owner TEXT,
+  waiting INTEGER NOT NULL DEFAULT 0,
+  unfinished INTEGER NOT NULL DEFAULT 0,
+  held INTEGER NOT NULL DEFAULT 0,
+  queued INTEGER NOT NULL DEFAULT 0,
+  created_at REAL NOT NULL DEFAULT 0,
+  updated_at REAL NOT NULL DEFAULT 0,
+  state TEXT NOT NULL DEFAULT '',
+  title TEXT NOT NULL DEFAULT '',
+  labels TEXT NOT NULL DEFAULT '{}',
+  checkpoint BLOB
+);
+CREATE INDEX session_waiting ON session (session) WHERE waiting;
+CREATE INDEX session_unfinished ON session (session) WHERE unfinished;
+CREATE INDEX session_owner ON session (owner) WHERE owner IS NOT NULL;
+CREATE TABLE log (
+  place INTEGER PRIMARY KEY,
+  messages BLOB NOT NULL,
+  events BLOB NOT NULL
+);
+CREATE TABLE receipt (
+  session INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  body BLOB NOT NULL,
+  PRIMARY KEY (session, id)
+) WITHOUT ROWID;
+CREATE TABLE inbox (
+  number INTEGER PRIMARY KEY,
+  session TEXT NOT NULL,
+  id TEXT NOT NULL,
+  body BLOB NOT NULL,
+  UNIQUE (session, id)
+);
+CREATE TABLE owner (
+  id TEXT PRIMARY KEY,
+  host TEXT NOT NULL,
+  pid INTEGER NOT NULL,
+  process_started TEXT NOT NULL,
+  expires REAL NOT NULL
+) WITHOUT ROWID
+"""
+
+# Closing any descriptor of a file drops all of this process's locks on it, those of SQLite's connections too.
+# So the file is only ever opened by SQLite, except to create it, and then nobody else here may be opening it.
+_OPENING = threading.Lock()
+
+
+def prepare(path: str) -> None:
+    """Have a file of ours at ``path``: create it, or check that it is one. What is not ours stays as it is.
+
+    Raises:
+        StoreError: one line that names the file and says what to do.
+    """
+    with _OPENING:
+        try:
+            _check_place(path)
+            _check_header(path)
+            connection = connect(path, "full")
+            try:
+                patiently(path, lambda: _create(connection, path))
+                patiently(path, lambda: _use_wal(connection, path))
+            finally:
+                connection.close()
+        except (sqlite3.Error, OSError, UnicodeError) as error:
+            raise failure(path, error) from error
+
+
+def connect(path: str, durability: Durability, *, reader: bool = False) -> sqlite3.Connection:
+    """A connection for one thread at a time, in autocommit."""
+    connection = sqlite3.connect(
+        _uri(path, "rw"), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA secure_delete = FAST").close()
+    connection.execute(f"PRAGMA journal_size_limit = {16 * 1024 * 1024}").close()
+    if reader:
+        connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def patiently(path: str, work: Callable[[], T]) -> T:
+    """Do ``work`` again while another process holds the file, for a bounded time."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    pause = 0.001
+    while True:
+        try:
+            return work()
+        except sqlite3.OperationalError as error:
+            if not _busy(error) or time.monotonic() >= end:
+                raise
+        # Some locks are refused at once, without SQLite's own waiting.
+        time.sleep(pause)
+        pause = min(2 * pause, 0.1)
+
+
+def failure(path: str, error: BaseException) -> StoreError:
+    """What went wrong with the file, as one line that names it."""
+    if isinstance(error, StoreError):
+        return error
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        text = f"another process kept writing to it for {PATIENCE_SECONDS:.0f} seconds: try again, or end that process"
+    elif code == sqlite3.SQLITE_FULL:
+        text = "the disk is full: nothing was written, make room and try again"
+    elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        text = "it or its directory cannot be written: make both writable, or give another path"
+    elif code == sqlite3.SQLITE_CANTOPEN:
+        text = "it cannot be opened: check that the file and its directory can be read and written"
+    elif code == sqlite3.SQLITE_NOTADB:
+        text = "it is not a turnstate store (not a SQLite database): give another path"
+    elif code == sqlite3.SQLITE_CORRUPT:
+        text = "the file is damaged: put a copy back, or save what can be read with the sqlite3 shell's .recover"
+    elif isinstance(error, OSError):
+        text = f"{error.strerror or error}: give a path in a directory that can be written"
+    else:
+        text = f"{type(error).__name__}: {error}"
+    return StoreError(f"{path}: {text}")
+
+
+def _busy(error: sqlite3.Error) -> bool:
+    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _uri(path: str, mode: str) -> str:
+    return f"file:{quote(path)}?mode={mode}"
+
+
+def _check_place(path: str) -> None:
+    if os.path.isdir(path):
+        raise StoreError(f"{path}: it is a directory: give the path of a file")
+    directory = os.path.dirname(path)
+    if not os.path.isdir(directory):
+        raise StoreError(f"{path}: the directory {directory} does not exist: create it, or give another path")
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return
+    # The new name must outlive a power failure as the first commit does. Not every system can sync a directory.
+    if os.name == "posix":
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _check_header(path: str) -> None:
+    """Refuse what is not ours before anything could touch it: even opening runs another program's recovery."""
+    if os.stat(path).st_size == 0:
+        if os.path.exists(f"{path}-wal") and os.stat(f"{path}-wal").st_size > 0:
+            raise StoreError(f"{path}: it is empty, but {path}-wal is not: the file was cut, put a copy back")
+        return
+    connection = sqlite3.connect(_uri(path, "ro") + "&immutable=1", uri=True)
+    try:
+        _check_ours(connection, path)
+    except sqlite3.DatabaseError as error:
+        # In the middle of a checkpoint the file alone may be shorter than it says. The log completes it.
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+            raise
+    finally:
+        connection.close()
+
+
+def _check_ours(connection: sqlite3.Connection, path: str) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise StoreError(f"{path}: it is a database of another program: give another path")
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: it was written by a newer turnstate (store version {version}, this one reads {SCHEMA_VERSION}): "
+            "update turnstate"
+        )
+
+
+def _create(connection: sqlite3.Connection, path: str) -> None:
+    """Create the tables in an empty file, without WAL, so that the file itself always tells whose it is."""
+    connection.execute("PRAGMA page_size = 2048")
+    if _tables(connection) == 0:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if _tables(connection) == 0:
+                for statement in SCHEMA.split(";\n"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+    _check_ours(connection, path)
+
+
+def _tables(connection: sqlite3.Connection) -> int:
+    (count,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    assert isinstance(count, int)
+    return count
+
+
+def _use_wal(connection: sqlite3.Connection, path: str) -> None:
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise StoreError(f"{path}: its file system cannot hold a write-ahead log: put it on a local disk")

@@ -1,0 +1,230 @@
+"""The threads that talk to SQLite: one writes, and groups what waits into one transaction; one reads."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from queue import Empty, SimpleQueue
+from typing import TypeVar, cast
+
+import attrs
+import trio
+import trio.lowlevel
+
+from turnstate_states.errors import StoreError
+
+from .base import StoredCommit
+from .sqlite_commits import write_commits
+from .sqlite_file import failure, patiently
+
+__all__ = ["ReaderThread", "WriterThread"]
+
+R = TypeVar("R")
+
+Work = Callable[[sqlite3.Connection], object]
+
+MOST_TOGETHER = 256
+"""The most that one transaction takes: what waits behind it must not wait for ever."""
+
+
+@attrs.define(eq=False)
+class _Asked:
+    """One piece of work and the task that waits for it; without a task nobody waits any more."""
+
+    work: Work | StoredCommit
+    task: trio.lowlevel.Task | None
+    value: object = None
+    error: BaseException | None = None
+
+
+class _Thread:
+    """A thread with one connection and a queue. It is a daemon: a store that nobody closed must not hold up the exit.
+
+    That loses nothing which was told to be written, for a commit is told only when it is on the disk.
+    """
+
+    def __init__(self, name: str, path: str, connection: sqlite3.Connection) -> None:
+        self._path = path
+        self._connection = connection
+        self._token = trio.lowlevel.current_trio_token()
+        self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=f"turnstate {name} {path}", daemon=True)
+        self._thread.start()
+
+    async def aclose(self) -> None:
+        """Do what was asked so far, close the connection, end the thread. Cannot be cancelled."""
+        self._queue.put(None)
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self._thread.join, limiter=trio.CapacityLimiter(1))
+
+    def _run(self) -> None:
+        try:
+            while group := self._next():
+                self._do(group)
+                try:
+                    self._token.run_sync_soon(_hand_back, group)
+                except trio.RunFinishedError:
+                    pass
+        finally:
+            self._connection.close()
+
+    def _next(self) -> Sequence[_Asked]:
+        raise NotImplementedError
+
+    def _do(self, group: Sequence[_Asked]) -> None:
+        raise NotImplementedError
+
+
+class WriterThread(_Thread):
+    """Does pieces of work in transactions, as many in one as wait.
+
+    A piece may refuse by raising StoreError before its first write: that concerns it alone. With any other error all
+    is taken back and done again one by one, so that it hits only the piece that causes it.
+    """
+
+    def __init__(self, path: str, connection: sqlite3.Connection) -> None:
+        self._ended = False
+        super().__init__("writer", path, connection)
+
+    async def run(self, work: Callable[[sqlite3.Connection], R]) -> R:
+        """Have ``work`` done in a transaction; returns when that is durable. Cannot be cancelled."""
+        return cast(R, await self._ask(work))
+
+    async def commit(self, commit: StoredCommit) -> None:
+        """Have a commit written; those that wait together are written together. Cannot be cancelled."""
+        await self._ask(commit)
+
+    async def _ask(self, work: Work | StoredCommit) -> object:
+        asked = _Asked(work, trio.lowlevel.current_task())
+        self._queue.put(asked)
+        await trio.lowlevel.wait_task_rescheduled(_never)
+        return _result(asked)
+
+    def _next(self) -> Sequence[_Asked]:
+        group: list[_Asked] = []
+        if self._ended:
+            return group
+        asked = self._queue.get()
+        try:
+            while asked is not None:
+                group.append(asked)
+                if len(group) == MOST_TOGETHER:
+                    return group
+                asked = self._queue.get_nowait()
+            self._ended = True
+        except Empty:
+            pass
+        return group
+
+    def _do(self, group: Sequence[_Asked]) -> None:
+        try:
+            patiently(self._path, lambda: self._connection.execute("BEGIN IMMEDIATE"))
+        except BaseException as error:
+            for asked in group:
+                asked.error = failure(self._path, error)
+            return
+        try:
+            self._transaction(group)
+        except BaseException as error:
+            self._roll_back()
+            if len(group) > 1:
+                for asked in group:
+                    self._do([asked])
+            else:
+                group[0].error = _told(self._path, error)
+
+    def _transaction(self, group: Sequence[_Asked]) -> None:
+        for is_commit, run in groupby(group, key=_is_commit):
+            if is_commit:
+                self._commits(list(run))
+            else:
+                self._others(run)
+        self._connection.execute("COMMIT")
+
+    def _commits(self, group: Sequence[_Asked]) -> None:
+        refused = write_commits(self._connection, [cast(StoredCommit, asked.work) for asked in group])
+        for asked, error in zip(group, refused, strict=True):
+            asked.error = error
+
+    def _others(self, group: Iterable[_Asked]) -> None:
+        for asked in group:
+            asked.value = asked.error = None
+            try:
+                asked.value = cast(Work, asked.work)(self._connection)
+            except StoreError as refused:
+                asked.error = refused
+
+    def _roll_back(self) -> None:
+        # A full disk or a failed write may have ended the transaction already.
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            pass
+
+
+class ReaderThread(_Thread):
+    """Reads, one after another, beside the writer."""
+
+    def __init__(self, path: str, connection: sqlite3.Connection) -> None:
+        super().__init__("reader", path, connection)
+
+    async def run(self, work: Callable[[sqlite3.Connection], R]) -> R:
+        """Have ``work`` done. A cancelled task goes on at once, its answer is dropped."""
+        asked = _Asked(work, trio.lowlevel.current_task())
+
+        def forget(_: object) -> trio.lowlevel.Abort:
+            asked.task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._queue.put(asked)
+        await trio.lowlevel.wait_task_rescheduled(forget)
+        return cast(R, _result(asked))
+
+    def _next(self) -> Sequence[_Asked]:
+        asked = self._queue.get()
+        return () if asked is None else (asked,)
+
+    def _do(self, group: Sequence[_Asked]) -> None:
+        (asked,) = group
+        if asked.task is None:
+            return
+        try:
+            asked.value = patiently(self._path, lambda: cast(Work, asked.work)(self._connection))
+        except BaseException as error:
+            asked.error = _told(self._path, error)
+
+
+def _is_commit(asked: _Asked) -> bool:
+    return isinstance(asked.work, StoredCommit)
+
+
+def _never(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.FAILED
+
+
+def _hand_back(group: Sequence[_Asked]) -> None:
+    for asked in group:
+        if asked.task is not None:
+            trio.lowlevel.reschedule(asked.task)
+
+
+def _result(asked: _Asked) -> object:
+    if asked.error is None:
+        return asked.value
+    # The traceback of the error holds this frame, and so would hold the error for ever.
+    try:
+        raise asked.error
+    finally:
+        del asked
+
+
+def _told(path: str, error: BaseException) -> BaseException:
+    """Errors of the medium and of values it cannot hold are StoreErrors; anything else is a bug and stays what it is."""
+    if not isinstance(error, (sqlite3.Error, OSError, UnicodeError, OverflowError)):
+        return error
+    told = failure(path, error)
+    told.__cause__ = error
+    return told

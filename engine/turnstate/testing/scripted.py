@@ -1,0 +1,114 @@
+"""A model that says what you wrote down."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+import trio
+
+from turnstate_states.content import Part, Text, ToolCall
+from turnstate_states.errors import InvalidInput
+from turnstate_states.transcript import Usage
+from turnstate_states.turn import Stop
+
+from ..models.base import Model, ModelRequest, OnDelta, Reply
+
+__all__ = ["ScriptedCall", "ScriptedModel", "call"]
+
+
+@attrs.frozen
+class ScriptedCall:
+    """A tool call in a script; see :func:`call`."""
+
+    tool: str
+    arguments: str
+
+
+def call(tool: str, /, **arguments: Any) -> ScriptedCall:
+    """A tool call for a script.
+
+    >>> call("add", a=1)
+    ScriptedCall(tool='add', arguments='{"a": 1}')
+    """
+    return ScriptedCall(tool, json.dumps(arguments))
+
+
+Line = str | ScriptedCall | Reply | Exception | Iterable["str | ScriptedCall"]
+"""One reply: text, a call, several of them, a whole Reply, or an exception to raise."""
+Script = Iterable[Line] | Callable[[ModelRequest], Line]
+
+
+class ScriptedModel(Model):
+    """A model for tests and demos.
+
+    Args:
+        script: the replies in order, or a function from the request to the reply. A string is text, :func:`call` a tool
+            call, a list several of both, a :class:`~turnstate.Reply` is given as it is, an exception is raised.
+        delay: seconds before each reply and between its pieces.
+
+    ``requests`` are those that it was sent. A script that is used up raises :class:`AssertionError`, which fails the turn.
+
+    Text is streamed word by word.
+    """
+
+    def __init__(self, script: Script, *, name: str = "scripted", delay: float = 0.0) -> None:
+        self.name = name
+        self.delay = delay
+        self.requests: list[ModelRequest] = []
+        if callable(script):
+            self._next = script
+        else:
+            self._lines = iter(list(script))
+            self._next = self._from_list
+
+    def _from_list(self, request: ModelRequest) -> Line:
+        try:
+            return next(self._lines)
+        except StopIteration:
+            raise AssertionError(f"the script has no reply for request {len(self.requests)}") from None
+
+    async def respond(self, request: ModelRequest, on_delta: OnDelta) -> Reply:
+        self.requests.append(request)
+        await trio.sleep(self.delay)
+        line = self._next(request)
+        if isinstance(line, Exception):
+            raise line
+        if isinstance(line, Reply):
+            await self._stream(line.parts, on_delta)
+            return line
+        parts = tuple(_part(item) for item in ([line] if isinstance(line, (str, ScriptedCall)) else line))
+        await self._stream(parts, on_delta)
+        stop: Stop = "tool-calls" if any(isinstance(part, ToolCall) for part in parts) else "stop"
+        return Reply(parts, stop, usage=_usage(request, parts), model=self.name)
+
+    async def _stream(self, parts: Iterable[Part], on_delta: OnDelta) -> None:
+        slot = 0
+        for part in parts:
+            if isinstance(part, Text):
+                for piece in re.findall(r"\s*\S+|\s+$", part.text):
+                    on_delta("text", piece, 0)
+                    if self.delay:
+                        await trio.sleep(self.delay)
+            elif isinstance(part, ToolCall):
+                on_delta("call", part.name, slot)
+                on_delta("arguments", part.arguments, slot)
+                slot += 1
+
+
+def _part(item: object) -> Part:
+    if isinstance(item, str):
+        return Text(item)
+    if isinstance(item, ScriptedCall):
+        return ToolCall("", item.tool, item.arguments)
+    raise InvalidInput(f"script: expected text, call(...), a Reply or an exception, got {type(item).__name__}")
+
+
+def _usage(request: ModelRequest, parts: Iterable[Part]) -> Usage:
+    """About a token for each word, so that counts are there to look at."""
+    said = sum(len(message.text.split()) for message in request.messages)
+    made = sum(len(part.text.split()) if isinstance(part, Text) else 5 for part in parts)
+    return Usage(input=said, output=made)

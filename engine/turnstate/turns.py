@@ -1,0 +1,132 @@
+"""A turn as a user holds it, live."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from turnstate_states.events import Event, TextDelta, TurnEnded
+from turnstate_states.submissions import Resume, Submission
+from turnstate_states.turn import Call
+
+from .driver import Driver, Watcher
+from .errors import TurnFailed, TurnIncomplete
+from .feed import Subscription
+from .records import waiting_calls
+from .results import Result
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+__all__ = ["Turn", "TurnManager"]
+
+
+class Turn:
+    """A turn that runs in the engine: iterate over its events, or wait for its result.
+
+    Iterating ends with :class:`~turnstate.TurnEnded`. Events are told from the moment the turn was entered; read slowly and
+    you are told :class:`~turnstate.Lagged` instead of delaying anybody.
+    """
+
+    def __init__(self, driver: Driver, watcher: Watcher, subscription: Subscription) -> None:
+        self._driver = driver
+        self._watcher = watcher
+        self._events = subscription
+        self._over = False
+
+    @property
+    def id(self) -> str:
+        """Its id (``t3``); empty while its message still waits for another turn to end."""
+        return self._watcher.turn
+
+    @property
+    def waiting(self) -> list[Call]:
+        """The calls that wait for a person now."""
+        turn = self._driver.core.turn
+        return waiting_calls(self._driver.core.checkpoint) if turn is not None and turn.id == self.id else []
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._over:
+            event = await self._events.__anext__()
+            if event.turn == self.id or (event.turn == "" and event.number is None):
+                self._over = isinstance(event, TurnEnded)
+                return event
+        raise StopAsyncIteration
+
+    async def text(self) -> AsyncIterator[str]:
+        """The reply's text as it comes. What a broken attempt gave is in it too; see :class:`~turnstate.Retrying`."""
+        async for event in self:
+            if isinstance(event, TextDelta):
+                yield event.text
+
+    async def result(self, *, check: bool = True) -> Result[str]:
+        """Wait until the turn ends, or only a person can make it go on.
+
+        Raises:
+            TurnIncomplete: it did not complete; TurnFailed if something broke, with the cause where it is known. With
+                ``check=False`` the result is returned whatever the outcome.
+            StoreError: the turn cannot go on here, because a commit failed.
+        """
+        watcher = self._watcher
+        while True:
+            result = watcher.ended or self._driver.waiting_result(self.id)
+            if result is not None:
+                break
+            if watcher.error is not None:
+                raise watcher.error
+            await watcher.changed.wait()
+        if check and result.outcome != "completed":
+            kind = TurnFailed if result.outcome == "failed" else TurnIncomplete
+            raise kind(result) from watcher.error
+        return result
+
+    def detach(self) -> None:
+        """Stop watching; the turn goes on."""
+        self._events.close()
+        if self._watcher in self._driver.watchers:
+            self._driver.watchers.remove(self._watcher)
+        self._driver.wake()
+
+
+class TurnManager(AbstractAsyncContextManager[Turn]):
+    """Starts or resumes a turn when it is entered, and detaches when it is left."""
+
+    def __init__(self, engine: Engine[Any], session: str, submission: Submission, *, explicit: bool) -> None:
+        self._engine = engine
+        self._session = session
+        self._submission = submission
+        self._explicit = explicit
+        self._turn: Turn | None = None
+
+    async def __aenter__(self) -> Turn:
+        driver = await self._engine.drive(self._session)
+        watcher = Watcher(cause=self._submission.id)
+        turn = self._turn = Turn(driver, watcher, driver.feed.subscribe())
+        driver.watchers.append(watcher)
+        try:
+            await self._begin(driver, watcher)
+        except BaseException:
+            turn.detach()
+            raise
+        return turn
+
+    async def _begin(self, driver: Driver, watcher: Watcher) -> None:
+        current = driver.core.turn
+        if isinstance(self._submission, Resume) and current is not None and not current.closed:
+            watcher.turn = current.id
+            driver.wake()
+            return
+        receipt = await driver.submit(self._submission, explicit=self._explicit).wait()
+        if receipt.duplicate and receipt.turn:
+            watcher.turn = receipt.turn
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._turn is not None:
+            self._turn.detach()

@@ -1,0 +1,282 @@
+"""Requests to Chat Completions servers: what is on the wire, and that nothing is encoded twice."""
+
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from turnstate.models.base import ModelRequest, ToolDefinition
+from turnstate.models.openai_chat_encode import EMPTY, ChatEncoder
+from turnstate.models.openai_settings import check_extra_body, check_settings
+from turnstate_states.content import File, Image, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from turnstate_states.errors import InvalidInput
+from turnstate_states.transcript import Message, Role
+
+COUNTER = iter(range(1_000_000))
+TOOL = ToolDefinition("f", "does it", {"type": "object", "properties": {}})
+
+
+def message(role: Role, *parts: Part | str, id: str = "", **more: Any) -> Message:
+    made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
+    return Message(id or f"m{next(COUNTER)}", None, "t1", role, made, 0.0, **more)
+
+
+def request(*messages: Message, instructions: str = "", **more: Any) -> ModelRequest:
+    return ModelRequest("s", "t1.1.1", instructions, messages, **more)
+
+
+def encoder(**more: Any) -> ChatEncoder:
+    return ChatEncoder("m", settings=more.pop("settings", {}), extra_body=more.pop("extra_body", {}), **more)
+
+
+def strict(data: bytes) -> Any:
+    def no(name: str) -> Any:
+        raise AssertionError(name)
+
+    return json.loads(data.decode(), parse_constant=no)
+
+
+def body(sent: ModelRequest, **more: Any) -> Any:
+    return strict(encoder(**more).encode(sent))
+
+
+def messages(*given: Message, **more: Any) -> list[dict[str, Any]]:
+    return body(request(*given, **more))["messages"]
+
+
+def test_the_body_of_a_request() -> None:
+    """Model, instructions, messages, tools, settings and the wish for a stream with usage are in the body."""
+    sent = request(message("user", "hi"), instructions="be brief", tools=(TOOL,))
+    assert body(sent, settings={"temperature": 0.5}, extra_body={"top_k": 3}) == {
+        "model": "m",
+        "messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}],
+        "tools": [
+            {
+                "type": "function",
+                "function": {"name": "f", "description": "does it", "parameters": dict(TOOL.parameters)},
+            }
+        ],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": 0.5,
+        "top_k": 3,
+    }
+
+
+def test_settings_of_the_turn_come_first() -> None:
+    """A turn's setting replaces the model's, and None takes it back; extra fields replace both."""
+    sent = request(message("user", "hi"), settings={"temperature": 1, "seed": None})
+    found = body(
+        sent, settings={"temperature": 0, "seed": 4, "user": "u"}, extra_body={"user": "v", "stream_options": None}
+    )
+    assert (found["temperature"], found["user"]) == (1, "v")
+    assert "seed" not in found and "stream_options" not in found
+
+
+def test_settings_about_tools_need_tools() -> None:
+    """Without tools neither tools nor settings about them are sent, since servers refuse both."""
+    settings = {"tool_choice": "auto", "parallel_tool_calls": False}
+    assert not {"tools", *settings} & set(body(request(message("user", "hi")), settings=settings))
+    assert {"tools", *settings} <= set(body(request(message("user", "hi"), tools=(TOOL,)), settings=settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"temprature": 1}, "temperature"),
+        ({"temperature": "hot"}, "a finite number"),
+        ({"temperature": float("nan")}, "a finite number"),
+        ({"max_tokens": 0}, "a positive whole number"),
+        ({"max_tokens": True}, "a positive whole number"),
+        ({"stop": ["a", 1]}, "text or a list of texts"),
+        ({"parallel_tool_calls": 1}, "true or false"),
+        ({"logit_bias": {"1": float("inf")}}, "logit_bias"),
+        ({"metadata": {"a": object()}}, "metadata"),
+    ],
+)
+def test_bad_settings(settings: dict[str, Any], text: str) -> None:
+    """A setting that is not known or does not fit is refused with a text that says what would do."""
+    with pytest.raises(InvalidInput, match=text):
+        check_settings(settings)
+
+
+def test_good_settings() -> None:
+    """Every known setting takes a value of its kind."""
+    good = {
+        "temperature": 0.1,
+        "stop": ["a"],
+        "tool_choice": {"type": "function"},
+        "seed": -1,
+        "logit_bias": MappingProxyType({"1": 2}),
+    }
+    assert check_settings(good) == good
+
+
+@pytest.mark.parametrize(
+    "fields", [{"messages": []}, {"stream": False}, {"tools": []}, {"x": float("nan")}, {"x": "\ud800"}]
+)
+def test_bad_extra_body(fields: dict[str, Any]) -> None:
+    """Extra fields cannot replace what the adapter makes, and must be JSON."""
+    with pytest.raises(InvalidInput, match="extra_body"):
+        check_extra_body(fields)
+
+
+def test_numbers_that_are_not_finite_never_reach_the_wire() -> None:
+    """Case 34: a tool whose schema holds NaN is refused, and a mapping of any kind is written."""
+    with pytest.raises(InvalidInput, match="tools"):
+        body(request(message("user", "x"), tools=(ToolDefinition("f", "", {"maximum": float("nan")}),)))
+    [tool] = body(
+        request(message("user", "x"), tools=(ToolDefinition("f", " ", MappingProxyType({"type": "object"})),))
+    )["tools"]
+    assert tool["function"] == {"name": "f", "parameters": {"type": "object"}}
+
+
+def test_user_content() -> None:
+    """Text alone is a string; with pictures or files it is a list of blocks; blank text is left out."""
+    image, file = Image("data:image/png;base64,AA=="), File("data:application/pdf;base64,AA==", "a.pdf")
+    plain, mixed = messages(message("user", "a", " ", "b"), message("user", "look", "\n", image, file))
+    assert plain["content"] == "a\nb"
+    assert mixed["content"] == [
+        {"type": "text", "text": "look"},
+        {"type": "image_url", "image_url": {"url": image.url}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": file.url}},
+    ]
+
+
+def call(id: str, arguments: str = "{}", provider_id: str = "", name: str = "f") -> ToolCall:
+    return ToolCall(id, name, arguments, provider_id=provider_id)
+
+
+def result(call: str, text: str = "ok") -> Message:
+    return message("tool", ToolResult(call, text))
+
+
+def test_calls_and_results_have_the_same_ids() -> None:
+    """The provider's id is used where it tells the calls of a message apart, ours otherwise; results name the same."""
+    calls = (call("m1.0", provider_id="a"), call("m1.1", provider_id="d"), call("m1.2", provider_id="d"), call("m1.3"))
+    assistant, *results = messages(message("assistant", *calls), *(result(call.id) for call in calls))
+    ids = [made["id"] for made in assistant["tool_calls"]]
+    assert ids == ["a", "m1_1", "m1_2", "m1_3"] == [made["tool_call_id"] for made in results]
+    assert assistant["content"] is None and {made["role"] for made in results} == {"tool"}
+
+
+def test_ids_hold_when_only_the_result_is_new() -> None:
+    """A result that is encoded in a later request names its call as the earlier request did."""
+    cache: dict[Any, Any] = {}
+    asked, one = message("assistant", call("m1.0", provider_id="a")), encoder()
+    one.encode(request(asked, cache=cache))
+    assert strict(one.encode(request(asked, result("m1.0"), cache=cache)))["messages"][1]["tool_call_id"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("sent", "wire"),
+    [
+        ('{"a": 1}', '{"a": 1}'),
+        ("", "{}"),
+        (" \n", "{}"),
+        ('{"a": ', '{"_raw":"{\\"a\\": "}'),
+        ("[1]", '{"_raw":"[1]"}'),
+        ('{"a": NaN}', '{"_raw":"{\\"a\\": NaN}"}'),
+        ("[" * 50_000, '{"_raw":"' + "[" * 50_000 + '"}'),
+    ],
+)
+def test_arguments_on_the_wire_are_an_object(sent: str, wire: str) -> None:
+    """Cases 20 and 94: arguments that a server could not parse are wrapped, all others go back byte for byte."""
+    [assistant] = messages(message("assistant", call("m1.0", sent)))
+    assert assistant["tool_calls"][0]["function"]["arguments"] == wire
+
+
+def test_made_up_tool_names_are_made_valid() -> None:
+    """A name that servers would refuse for ever is changed, unless a tool has it."""
+    names = ["f.g", "a b", "", "x" * 80]
+    [assistant] = messages(
+        message("assistant", *(call(f"m1.{n}", name=name) for n, name in enumerate(names))),
+        tools=(ToolDefinition("f.g", "", {}),),
+    )
+    assert [made["function"]["name"] for made in assistant["tool_calls"]] == ["f.g", "a_b", "unnamed", "x" * 64]
+
+
+def blank(value: Any) -> bool:
+    return isinstance(value, str) and not value.strip()
+
+
+def test_no_blank_text_is_sent() -> None:
+    """Case 45: blank replies, results and additions never become blank text, and every turn keeps its place."""
+    history = [
+        message("user", "a"),
+        message("assistant", "\n\n", status="incomplete"),
+        message("user", "b"),
+        message("assistant"),
+        message("user", "c"),
+        message("assistant", "\n", call("m1.0")),
+        result("m1.0", " "),
+        message("assistant", Reasoning("hm")),
+    ]
+    found = messages(*history, instructions=" \n", additions=["", " "])
+    assert [made["role"] for made in found] == [made.role for made in history]
+    assert not any(blank(made["content"]) for made in found)
+    assert [found[n]["content"] for n in (1, 3, 5, 6, 7)] == [EMPTY, EMPTY, None, EMPTY, EMPTY]
+
+
+def test_what_an_assistant_said() -> None:
+    """Text and refusals go back as content, also those of an interrupted reply; reasoning does not."""
+    parts = (Reasoning("hm"), Text("a"), Refusal("b"))
+    [found] = messages(message("assistant", *parts, status="incomplete"))
+    assert found == {"role": "assistant", "content": "ab"}
+
+
+def test_reasoning_goes_back_only_where_it_is_wanted() -> None:
+    """Reasoning details go back unchanged to the server they came from only; plain reasoning under the field asked for."""
+    details = [{"type": "reasoning.encrypted", "data": "x"}]
+    thought = Reasoning("hm", provider={"openai_chat": {"origin": "http://a", "reasoning_details": details}})
+    said = message("assistant", thought, "a")
+    assert body(request(said), origin="http://a")["messages"][0]["reasoning_details"] == details
+    assert "reasoning_details" not in body(request(said), origin="http://b")["messages"][0]
+    assert body(request(said), reasoning_field="reasoning_content")["messages"][0]["reasoning_content"] == "hm"
+
+
+def test_additions_come_last() -> None:
+    """Additions are one last message of this request."""
+    sent = request(message("user", "a"))
+    sent.add("one")
+    sent.add("two \ud800")
+    assert body(sent)["messages"][1:] == [{"role": "user", "content": "one\n\ntwo \ufffd"}]
+
+
+def test_a_step_encodes_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was encoded for one request is reused by the next, unless a message with its id is another object."""
+    one, cache = encoder(), dict[Any, Any]()
+    history = [message("user", f"text {n}", id=f"m{n}") for n in range(5)]
+    before = one.encode(request(*history, tools=(TOOL,), cache=cache))
+    seen: list[str] = []
+    original = ChatEncoder._message  # pyright: ignore[reportPrivateUsage]
+
+    def watched(self: ChatEncoder, message: Message, *rest: Any) -> Any:
+        seen.append(message.id)
+        return original(self, message, *rest)
+
+    monkeypatch.setattr(ChatEncoder, "_message", watched)
+    assert one.encode(request(*history, tools=(TOOL,), cache=cache)) == before and not seen
+    changed = message("user", "other", id="m3")
+    history[3] = changed
+    assert b"other" in one.encode(request(*history, message("user", "new", id="m9"), tools=(TOOL,), cache=cache))
+    assert seen == ["m3", "m9"]
+    other = one.encode(request(*history, tools=(ToolDefinition("g", "", {}),), cache=cache))
+    assert strict(other)["tools"][0]["function"]["name"] == "g"
+
+
+def test_two_models_do_not_share_what_they_encoded() -> None:
+    """Encoders with one cache keep apart what they made."""
+    cache: dict[Any, Any] = {}
+    said = message("assistant", Reasoning("hm"), "a")
+    encoder(reasoning_field="x").encode(request(said, cache=cache))
+    assert "x" not in strict(encoder().encode(request(said, cache=cache)))["messages"][0]
+
+
+def test_text_is_sent_as_utf8() -> None:
+    """Text of every script arrives as it was; NUL and quotes are escaped."""
+    text = 'é日🌍\u2028\x00"\\'
+    assert messages(message("user", text))[0]["content"] == text

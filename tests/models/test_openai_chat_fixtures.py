@@ -1,0 +1,145 @@
+"""Recorded answers of real servers, whole and cut, against what the provider's own SDK made of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnstate.models.base import Reply
+from turnstate.models.openai_chat_assemble import PROTOCOL
+from turnstate.models.openai_chat_decode import ChatDecoder
+from turnstate.models.openai_chat_parts import read_usage
+from turnstate.models.openai_errors import response_error
+from turnstate_states.content import Reasoning, Refusal, Text, ToolCall
+from turnstate_states.errors import ModelError
+
+SHARED = os.environ.get("TURNSTATE_SHARED", "")
+FOLDER = Path(SHARED) / "fixtures" / "openai_chat"
+FILES = sorted(FOLDER.glob("*.sse")) + sorted(FOLDER.glob("*.body")) if SHARED else []
+
+pytestmark = pytest.mark.skipif(not FILES, reason="TURNSTATE_SHARED does not name a folder with recorded traffic")
+
+DIFFERENT: dict[str, dict[str, Any]] = {
+    # The SDK cannot join content that is a list of blocks.
+    "ai__mistral-reasoning": {
+        "text": "2 + 2 = 4",
+        "reasoning": "The user is asking for 2+2. This is basic arithmetic. 2+2=4.",
+        "finish": "stop",
+        "usage": {"prompt_tokens": 10, "completion_tokens": 46},
+    },
+    # The SDK cannot join annotations without an index.
+    "pydantic-ai__test_openrouter_web_search_annotations_stream__0": {
+        "text": None,
+        "finish": "stop",
+        "usage": None,
+    },
+    # The SDK doubles the fields of reasoning details that are not text, and does not take reasoning from them.
+    "pydantic-ai__test_snowflake_thinking_streaming__0": {"reasoning": "15 * 27 = 405", "details": None},
+}
+"""Where ours differs on purpose from the SDK's value; None: the SDK has no value to compare with."""
+
+KINDS = {
+    "NotFoundError": {"not-found"},
+    "AuthenticationError": {"authentication"},
+    "BadRequestError": {"invalid-request", "context-overflow", "protocol"},
+    "APIError": {"invalid-request", "protocol"},
+}
+"""The kinds that an exception of the SDK may be with us."""
+
+
+def load(file: Path, what: str) -> dict[str, Any]:
+    return json.loads((FOLDER / f"{file.stem}.{what}").read_text())
+
+
+@cache
+def wanted(file: Path) -> dict[str, Any]:
+    expected = load(file, "expected.json")
+    if "nonstream" in expected:
+        whole = expected["nonstream"]
+        choice, message = whole["choices"][0], whole["choices"][0].get("message", {})
+        expected = {
+            "usage": whole.get("usage"),
+            "choices": [{**message, "text": message.get("content"), "finish_reason": choice["finish_reason"]}],
+        }
+    choice = (expected.get("choices") or [{}])[0]
+    found = {
+        "text": choice.get("text") or "",
+        "refusal": choice.get("refusal") or "",
+        "reasoning": choice.get("reasoning") or "",
+        "details": choice.get("reasoning_details"),
+        "calls": [(call["id"] or "", call["name"], call["arguments"]) for call in choice.get("tool_calls") or []],
+        "finish": choice.get("finish_reason") or "",
+        "usage": expected.get("usage"),
+    }
+    found.update(DIFFERENT.get(file.stem, {}))
+    return found
+
+
+def decode(pieces: list[bytes]) -> tuple[Reply, list[tuple[str, str, int]]]:
+    deltas: list[tuple[str, str, int]] = []
+    decoder = ChatDecoder("asked", lambda kind, text, slot: deltas.append((kind, text, slot)))
+    for piece in pieces:
+        if decoder.feed(piece):
+            break
+    decoder.end()
+    return decoder.reply(), deltas
+
+
+def check(file: Path, pieces: list[bytes]) -> None:
+    reply, deltas = decode(pieces)
+    expected = wanted(file)
+    thoughts = [part for part in reply.parts if isinstance(part, Reasoning)]
+    details = [part.provider[PROTOCOL]["reasoning_details"] for part in thoughts if PROTOCOL in part.provider]
+    found = {
+        "text": "".join(part.text for part in reply.parts if isinstance(part, Text)),
+        "refusal": "".join(part.text for part in reply.parts if isinstance(part, Refusal)),
+        "reasoning": "".join(part.text for part in thoughts),
+        "details": details[0] if details else None,
+        "calls": [(part.provider_id, part.name, part.arguments) for part in reply.parts if isinstance(part, ToolCall)],
+        "finish": reply.raw_stop,
+    }
+    assert {name: value for name, value in found.items() if expected[name] is not None} == {
+        name: expected[name] for name in found if expected[name] is not None
+    }
+    if expected["usage"] is not None:
+        assert reply.usage == read_usage(expected["usage"])
+    assert "".join(text for kind, text, _ in deltas if kind == "text") == reply.text
+    assert "".join(text for kind, text, _ in deltas if kind == "reasoning") == found["reasoning"]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_recorded_answers(file: Path) -> None:
+    """Whole, in events and cut at a spread of bytes, an answer gives the SDK's value or fails as the SDK did."""
+    data, about, expected = file.read_bytes(), load(file, "json"), load(file, "expected.json")
+    ways = [[data], data.splitlines(keepends=True)]
+    ways += [[data[:place], data[place:]] for place in range(1, len(data), max(1, len(data) // 60))]
+    if len(data) < 6000:
+        ways.append([data[place : place + 1] for place in range(len(data))])
+    for pieces in ways:
+        if about["status"] != 200:
+            error = response_error(about["status"], {}, data, "http://server/v1")
+            assert error.kind in KINDS[expected["error"]["type"]] and error.status == about["status"]
+        elif expected.get("error") and file.stem not in DIFFERENT:
+            with pytest.raises(ModelError) as caught:
+                decode(pieces)
+            assert caught.value.kind in KINDS[expected["error"]["type"]]
+            assert str(caught.value) == expected["error"]["message"]
+        else:
+            check(file, pieces)
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.suffix == ".sse"], ids=lambda file: file.stem)
+def test_cut_answers(file: Path) -> None:
+    """Case 8: an answer that is cut before its finish reason is never complete, wherever the cut is."""
+    data = file.read_bytes()
+    events = data.replace(b"\r\n", b"\n").split(b"\n\n")
+    last = next((n for n, event in enumerate(events) if b'"finish_reason":"' in event), len(events) - 3)
+    for n in range(last):
+        for half in (b"", events[n][: len(events[n]) // 2]):
+            with pytest.raises(ModelError):
+                decode([b"".join(event + b"\n\n" for event in events[:n]) + half])

@@ -1,0 +1,106 @@
+"""The adapter of Chat Completions alone, against servers that nobody here wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import trio
+
+from tests.servers.launch import LlamaServers, LLMock, wait_until
+from turnstate.models.base import ModelRequest, Reply, ToolDefinition
+from turnstate.models.http import Timeouts
+from turnstate.models.openai_chat import OpenAIChat
+from turnstate_states.content import Text
+from turnstate_states.errors import ModelError
+from turnstate_states.transcript import Message
+
+LIGHT = ToolDefinition(
+    "light",
+    "Switch a light.",
+    {
+        "type": "object",
+        "properties": {"colour": {"type": "string", "enum": ["red", "green"]}},
+        "required": ["colour"],
+        "additionalProperties": False,
+    },
+)
+PATIENCE = 60
+
+
+async def respond(model: OpenAIChat, *tools: ToolDefinition) -> tuple[Reply, list[tuple[str, str, int]]]:
+    """The reply to one question, and the pieces that came."""
+    pieces: list[tuple[str, str, int]] = []
+    question = Message("m1", None, "t1", "user", (Text("hello"),), 0.0)
+    request = ModelRequest("s", "t1.1.1", "Be brief.", (question,), tools=tools)
+    try:
+        with trio.fail_after(PATIENCE):
+            reply = await model.respond(request, lambda kind, text, slot: pieces.append((kind, text, slot)))
+    finally:
+        await model.aclose()
+    return reply, pieces
+
+
+async def test_text_arrives_in_pieces(llama_server: LlamaServers) -> None:
+    """The pieces of a streamed reply are its text."""
+    model = OpenAIChat("m", base_url=llama_server.words.base_url, settings={"max_tokens": 40, "seed": 3})
+    reply, pieces = await respond(model)
+    assert reply.text
+    assert "".join(text for kind, text, _ in pieces if kind == "text") == reply.text
+    assert reply.stop in ("stop", "length")
+    assert reply.usage.output is not None
+    assert 0 < reply.usage.output <= 40
+
+
+async def test_a_call_arrives_whole(llama_server: LlamaServers) -> None:
+    """A call that the server sends in fragments has its name once and arguments that are JSON."""
+    model = OpenAIChat("m", base_url=llama_server.calls.base_url, settings={"tool_choice": "required", "seed": 3})
+    reply, pieces = await respond(model, LIGHT)
+    (call,) = [part for part in reply.parts if part.tag == "call"]
+    assert call.name == "light"
+    assert "".join(text for kind, text, _ in pieces if kind == "arguments") == call.arguments
+    assert call.arguments.replace(" ", "") in ('{"colour":"red"}', '{"colour":"green"}')
+    assert reply.stop == "tool-calls"
+
+
+async def test_hanging_up_frees_the_server(llama_server: LlamaServers) -> None:
+    """A cancelled request is over on the server too, at once."""
+    server = llama_server.endless
+    with trio.CancelScope() as scope:
+        model = OpenAIChat("m", base_url=server.base_url)
+        request = ModelRequest("s", "t1.1.1", "", (Message("m1", None, "t1", "user", (Text("hello"),), 0.0),))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(model.respond, request, lambda kind, text, slot: None)
+            assert await trio.to_thread.run_sync(wait_until, server.busy, 10)
+            scope.cancel()
+    assert await trio.to_thread.run_sync(wait_until, lambda: not server.busy(), 10)
+    await model.aclose()
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "status", "retryable"),
+    [
+        ({"type": "stream_fault", "kind": "disconnect", "after_chunks": 2}, "connection", None, True),
+        ({"type": "stream_fault", "kind": "truncate", "after_chunks": 2}, "cut", None, True),
+        ({"type": "stream_fault", "kind": "malformed", "after_chunks": 2}, "protocol", None, True),
+        ({"type": "stream_fault", "kind": "stall", "stall_seconds": 20}, "timeout", None, True),
+        ({"type": "fail", "status": 429, "retry_after": 7}, "rate-limit", 429, True),
+        ({"type": "fail", "status": 500}, "server", 500, True),
+        ({"type": "fail", "status": 529}, "overloaded", 529, True),
+        ({"type": "fail", "status": 401}, "authentication", 401, False),
+    ],
+    ids=["disconnect", "truncate", "malformed", "stall", "429", "500", "529", "401"],
+)
+async def test_a_fault_is_a_typed_error(
+    llmock_server: LLMock, fault: Mapping[str, Any], kind: str, status: int | None, retryable: bool
+) -> None:
+    """Whatever breaks, the error says what it was and whether to try again."""
+    llmock_server.script({"type": "reply", "text": "one two three four five six"}, fault)
+    model = OpenAIChat("m", base_url=llmock_server.base_url, api_key="key", timeouts=Timeouts(idle=0.5))
+    with pytest.raises(ModelError) as caught:
+        await respond(model)
+    error = caught.value
+    assert (error.kind, error.status, error.retryable) == (kind, status, retryable)
+    if status == 429:
+        assert error.retry_after == 7

@@ -1,0 +1,612 @@
+"""A world around one session: driver, store, clients, tools and clock, in which every step can be chosen.
+
+:class:`World` enumerates what may happen next and checks the invariants after every commit. Searches walk through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+
+from tests.states.ledger import Ledger, check_pairs, messages_told
+from turnstate_states.checkpoint import Commit
+from turnstate_states.codec import (
+    decode_checkpoint,
+    decode_events,
+    decode_messages,
+    encode_checkpoint,
+    encode_events,
+    encode_messages,
+    with_bodies,
+)
+from turnstate_states.content import Part, Reasoning, Text, ToolCall
+from turnstate_states.core import SessionCore
+from turnstate_states.errors import InvalidInput, Refused
+from turnstate_states.events import NumberedEvent, StepStarted
+from turnstate_states.reports import (
+    Activity,
+    AttemptFailed,
+    AttemptReplied,
+    CallChecked,
+    CallDone,
+    Closed,
+    Effects,
+    PolicyDecided,
+    Prepared,
+    Report,
+    Reviewed,
+    Stopped,
+)
+from turnstate_states.rules import Limits, Rules, ToolSpec
+from turnstate_states.submissions import (
+    Answer,
+    EditQueued,
+    Interrupt,
+    Receipt,
+    RemoveQueued,
+    Resume,
+    RevokeGrant,
+    Send,
+    Submission,
+)
+from turnstate_states.transcript import Message, Transcript, Usage
+from turnstate_states.turn import Call, Failure, Stop, TurnState
+
+Action = tuple[str, ...]
+"""What happens: a name and its choices."""
+
+SIZE_LIMIT = 6000
+"""Bytes of a checkpoint in this world: what is open in it is bounded, however long the session is."""
+
+EDITED = '{"n": 2}'
+TOOLS = {
+    spec.name: spec
+    for spec in (
+        ToolSpec("plain"),
+        ToolSpec("danger", approval="always", exclusive=True, on_crash="rerun", expires=60.0),
+        ToolSpec("checked", approval="policy", on_crash="check"),
+        ToolSpec("wait", ends_on_input=True),
+    )
+}
+LIMITS = Limits(steps=3, attempts=2, resumptions=1, queue=2, grants=1, calls=4)
+PLAIN = Rules(tools=TOOLS, limits=LIMITS, delay=1.0)
+HOOKED = attrs.evolve(PLAIN, before_model=True, after_model=True, turn_ended=True, passes=2, agains=1)
+
+REPLIES: dict[str, tuple[tuple[str, ...], Stop]] = {
+    "text": ((), "stop"),
+    "pause": ((), "pause"),
+    "filtered": ((), "content-filter"),
+    "plain": (("plain",), "tool-calls"),
+    "danger": (("danger",), "tool-calls"),
+    "checked": (("checked",), "tool-calls"),
+    "wait": (("wait", "wait"), "tool-calls"),
+    "unknown": (("missing", "plain"), "tool-calls"),
+    "several": (("plain", "danger", "checked"), "tool-calls"),
+    "dangers": (("danger", "danger"), "tool-calls"),
+    "cut": (("plain", "danger"), "length"),
+    "many": (("plain",) * 5, "tool-calls"),
+}
+
+
+@attrs.frozen
+class Scope:
+    """Which of all the possible actions a search tries."""
+
+    rules: Rules = PLAIN
+    replies: tuple[str, ...] = ("text", "several", "cut")
+    answers: tuple[str, ...] = ("approve", "session", "deny-end")
+    sends: tuple[str, ...] = ("queue", "steer")
+    hooks: tuple[str, ...] = ("ok",)
+    verdicts: tuple[str, ...] = ("allow", "deny", "ask")
+    extras: bool = False
+    races: bool = True
+    turns: int | None = None
+
+
+@attrs.define(eq=False)
+class World:
+    """A session with everything around it. ``script`` is what happened so far, batch by batch."""
+
+    scope: Scope
+    core: SessionCore
+    ledger: Ledger
+    now: float = 1000.0
+    submissions: int = 0
+    log: list[NumberedEvent] = attrs.field(factory=list[NumberedEvent])
+    messages: dict[str, Message] = attrs.field(factory=dict[str, Message])
+    receipts: dict[str, Receipt] = attrs.field(factory=dict[str, Receipt])
+    stored: bytes = b""
+    written: list[bytes] = attrs.field(factory=list[bytes])
+    running: Activity | None = None
+    working: dict[str, None] = attrs.field(factory=dict[str, None])
+    last_submission: Submission | None = None
+    last_report: Report | None = None
+    script: tuple[tuple[Action, ...], ...] = ()
+
+    @classmethod
+    def new(cls, scope: Scope) -> World:
+        """A world in which nothing has happened."""
+        core = SessionCore.new("s", scope.rules, now=1000.0)
+        world = cls(scope, core, Ledger(scope.rules.tools))
+        world.stored = encode_checkpoint(core.checkpoint)
+        return world
+
+    def copy(self) -> World:
+        """An independent copy."""
+        other = attrs.evolve(self)
+        other.core = self.core.copy()
+        other.ledger = self.ledger.copy()
+        for name in ("log", "messages", "receipts", "written", "working"):
+            setattr(other, name, getattr(self, name).copy())
+        return other
+
+    # What may happen
+
+    def enabled(self) -> list[tuple[Action, ...]]:
+        """The batches of inputs that may come next."""
+        single = [*self._reports(), *self._submissions(), ("crash", "after")]
+        if self.working:
+            single.append(("crash", "before"))
+        batches = [(action,) for action in single]
+        if self.scope.races and self.core.activity is not None:
+            for report in self._reports():
+                batches += [(report, ("interrupt", "now")), (report, ("send", "steer"))]
+        return batches
+
+    def _reports(self) -> list[Action]:
+        turn = self.core.turn
+        found: list[Action] = []
+        if self.core.deadline is not None:
+            found.append(("tick",))
+        if turn is None or self.running is None:
+            return found
+        kind = self.running.kind
+        if kind == "prepare":
+            found += [("prepared", how) for how in self.scope.hooks if how != "again"]
+        elif kind == "closing":
+            found += [("closed", how) for how in self.scope.hooks if how in ("ok", "message")]
+        elif kind == "stream" and turn.reply:
+            found += [("reviewed", how) for how in self.scope.hooks]
+        elif kind == "stream":
+            found += [("reply", name) for name in self.scope.replies]
+            found += [("fail", how) for how in ("retryable", "fatal")]
+        else:
+            found += self._call_reports(turn)
+        if self.core.stopping:
+            found += [("stopped", "begun"), ("stopped", "not")] if self.working else [("stopped", "begun")]
+        return found
+
+    def _call_reports(self, turn: TurnState) -> list[Action]:
+        found: list[Action] = []
+        for at, call in enumerate(turn.calls.values()):
+            if call.status == "started":
+                found += [("done", str(at), "ok"), ("done", str(at), "error")]
+            elif call.status == "checking":
+                found.append(("look", str(at)))
+            elif call.status == "proposed":
+                found += [("policy", str(at), verdict) for verdict in self.scope.verdicts]
+        return found
+
+    def _submissions(self) -> list[Action]:
+        turn, checkpoint = self.core.turn, self.core.checkpoint
+        over = turn is not None and self.scope.turns is not None and checkpoint.turns >= self.scope.turns
+        found: list[Action] = [("interrupt", "stale"), ("answer", "x", "approve"), ("twice",), ("late",)]
+        if turn is None or not turn.final or not over:
+            found += [("send", how) for how in self.scope.sends]
+            found.append(("resume",))
+        found.append(("interrupt", "now"))
+        if checkpoint.queue or checkpoint.steers:
+            found += [("edit",), ("remove",)]
+        if checkpoint.grants:
+            found.append(("revoke",))
+        for at, call in enumerate(() if turn is None else turn.calls.values()):
+            if call.status == "asked":
+                found += [("answer", str(at), how) for how in self.scope.answers]
+            elif call.decision is not None:
+                found += [("answer", str(at), how) for how in ("same", "other")]
+        return found
+
+    # What happens
+
+    def apply(self, *batch: Action) -> None:
+        """Let some inputs come at the same instant, and drive on."""
+        self.script = (*self.script, batch)
+        try:
+            for name, *choices in batch:
+                do: Callable[..., None] = getattr(self, f"_do_{name}")
+                do(*choices)
+            self._drive()
+        except BaseException as error:
+            error.add_note(f"after the script {self.script}")
+            raise
+
+    def _drive(self) -> None:
+        core = self.core
+        for _ in range(4):
+            if core.stopping and self.running is None:
+                assert core.turn is not None
+                assert core.report(Stopped(core.turn.id), now=self.now)
+            commit = core.commit(self.now)
+            if commit is None:
+                break
+            self._write(commit)
+            self._begin(commit)
+        else:
+            raise AssertionError("the core goes on without any input")
+        if not core.stopping:
+            self.running = core.activity
+        assert encode_checkpoint(core.checkpoint) == self.stored, "a change without a commit"
+
+    def _write(self, commit: Commit) -> None:
+        """Store a commit as a store does, in bytes, and check it."""
+        stored = encode_checkpoint(commit.checkpoint)
+        assert commit.after == commit.checkpoint.sequence - 1
+        assert encode_checkpoint(decode_checkpoint(stored)) == stored
+        assert len(stored) < SIZE_LIMIT, f"the checkpoint grew to {len(stored)} bytes"
+        bodies, told = encode_messages(commit.messages), encode_events(commit.events)
+        self._check_messages(commit)
+        for message in decode_messages(bodies):
+            self.messages[message.id] = message
+        assert decode_events(told, self.messages.get) == commit.events
+        for event in commit.events:
+            self.ledger.check(event)
+        self.log += commit.events
+        for receipt in commit.receipts:
+            assert receipt.id not in self.receipts
+            self.receipts[receipt.id] = receipt
+        self._check_waiting(commit)
+        if any(isinstance(event, StepStarted) for event in commit.events):
+            check_pairs(self.core.transcript.conversation.messages())
+        self.stored = stored
+        self.written.append(b"\n".join((stored, bodies, told)))
+
+    def _check_messages(self, commit: Commit) -> None:
+        """Each message is told once, and stands below the one before it."""
+        assert [message.id for message in messages_told(commit.events)] == [message.id for message in commit.messages]
+        parent = next(reversed(self.messages), None)
+        for message in commit.messages:
+            assert message.parent == parent
+            parent = message.id
+        assert commit.checkpoint.head == self.core.transcript.head == parent
+
+    def _check_waiting(self, commit: Commit) -> None:
+        """Each message that was accepted and not consumed waits, and no other."""
+        waiting = [item.id for item in (*commit.checkpoint.steers, *commit.checkpoint.queue)]
+        assert len(waiting) <= self.scope.rules.limits.queue
+        assert sorted(waiting) == sorted(self.ledger.waiting)
+        accepted = {name for name in self.receipts if name.startswith("send")}
+        assert accepted == self.ledger.waiting.keys() | {name for name in self.ledger.consumed if name in accepted}
+
+    def _begin(self, commit: Commit) -> None:
+        """Begin the calls that the commit marks started."""
+        turn = self.core.turn
+        calls = {} if turn is None else turn.calls
+        for call in commit.started:
+            assert self.core.activity is not None
+            assert self.core.activity.kind == "execute"
+            self.working[call.id] = None
+        self.working = {name: None for name in self.working if name in calls and not calls[name].settled}
+
+    def _unchanged(self, do: Callable[[], Any]) -> None:
+        """Do something that must change nothing."""
+        before = encode_checkpoint(self.core.checkpoint)
+        do()
+        assert encode_checkpoint(self.core.checkpoint) == before
+
+    def _submit(self, submission: Submission) -> bool:
+        """Submit; whether it was accepted."""
+        before = encode_checkpoint(self.core.checkpoint)
+        try:
+            self.core.submit(submission, now=self.now)
+        except (Refused, InvalidInput):
+            assert encode_checkpoint(self.core.checkpoint) == before
+            return False
+        self.last_submission = submission
+        return True
+
+    def _id(self, kind: str) -> str:
+        self.submissions += 1
+        return f"{kind}{self.submissions}"
+
+    def _report(self, report: Report, *, ends: bool = True) -> None:
+        """Report what is expected; ``ends`` where the activity's task is over with it."""
+        assert self.core.report(report, now=self.now), f"{report} did not count"
+        self.last_report = report
+        if ends:
+            self.running = None
+
+    def _key(self) -> Activity:
+        assert self.running is not None
+        return self.running
+
+    def _call(self, at: str) -> Call:
+        turn = self.core.turn
+        assert turn is not None
+        return list(turn.calls.values())[int(at)]
+
+    def _do_send(self, how: str) -> None:
+        name = self._id("send")
+        self._submit(Send(name, (Text(f"say {how}"),), "steer" if how == "steer" else "queue"))
+
+    def _do_edit(self) -> None:
+        checkpoint = self.core.checkpoint
+        target = (*checkpoint.steers, *checkpoint.queue)[0].id
+        assert self._submit(EditQueued(self._id("edit"), target, (Text("say it otherwise"),)))
+
+    def _do_remove(self) -> None:
+        checkpoint = self.core.checkpoint
+        target = (*checkpoint.steers, *checkpoint.queue)[-1].id
+        assert self._submit(RemoveQueued(self._id("remove"), target))
+        assert not self._submit(RemoveQueued(self._id("remove"), target))
+
+    def _do_resume(self) -> None:
+        self._submit(Resume(self._id("resume")))
+
+    def _do_revoke(self) -> None:
+        assert self._submit(RevokeGrant(self._id("revoke"), self.core.checkpoint.grants[0].id))
+
+    def _do_interrupt(self, how: str) -> None:
+        turn = self.core.turn
+        active = turn is not None and not turn.final
+        name = None if how == "now" else "t0"
+        assert self._submit(Interrupt(self._id("interrupt"), name)) == (active and how == "now")
+
+    def _do_twice(self) -> None:
+        """The same submission again changes nothing; its id with other content is refused."""
+        last = self.last_submission
+        known = None if last is None else self.receipts.get(last.id)
+        if last is None or known is None:
+            return
+
+        def again() -> None:
+            receipt = self.core.submit(last, now=self.now, known=known)
+            assert receipt == attrs.evolve(known, duplicate=True)
+
+        self._unchanged(again)
+        other = RevokeGrant(last.id, "another")
+        try:
+            self.core.submit(other, now=self.now, known=known)
+        except Refused as refused:
+            assert refused.code == "conflict"  # noqa: PT017
+        else:
+            raise AssertionError("an id acted twice")
+
+    def _do_late(self) -> None:
+        """The last report again, from an activity that is gone, changes nothing."""
+        last = self.last_report
+        if last is not None:
+            self._unchanged(lambda: self._refuse(last))
+
+    def _refuse(self, report: Report) -> None:
+        assert not self.core.report(report, now=self.now)
+
+    def _do_answer(self, at: str, how: str) -> None:
+        name = self._id("answer")
+        if at == "x":
+            assert not self._submit(Answer(name, ("m0.0",), "approve"))
+            return
+        call = self._call(at)
+        turn = self.core.turn
+        assert turn is not None
+        can = turn.ending is None and not turn.final
+        if call.decision is not None:
+            self._answer_again(name, call, how, can)
+            return
+        if call.expires_at is not None and call.expires_at <= self.now:
+            can = False
+        deny = how.startswith("deny")
+        answer = Answer(
+            name,
+            (call.id,),
+            "deny" if deny else "approve",
+            arguments=EDITED if how == "edited" else None,
+            for_session=how == "session",
+            end_turn=how == "deny-end",
+        )
+        assert self._submit(answer) == (can and call.status == "asked")
+
+    def _answer_again(self, name: str, call: Call, how: str, can: bool) -> None:
+        old = call.decision
+        assert old is not None
+        answer = Answer(
+            name,
+            (call.id,),
+            old.verdict,
+            arguments=call.edited,
+            for_session=old.for_session,
+            reason=old.reason if how == "same" else "for another reason",
+            end_turn=old.end_turn,
+            by="someone else",
+        )
+        before = encode_checkpoint(self.core.checkpoint)
+        assert self._submit(answer) == (can and how == "same")
+        assert encode_checkpoint(self.core.checkpoint) == before
+
+    def _do_prepared(self, how: str) -> None:
+        effects = Effects(messages=("mind this",), usage={"hook": Usage(1, 1)}) if how == "message" else Effects()
+        failure = Failure("hook", "it broke") if how == "error" else None
+        self._report(Prepared(self._key(), effects, "enough" if how == "stop" else None, failure))
+
+    def _do_reply(self, name: str) -> None:
+        tools, stop = REPLIES[name]
+        parts: list[Part] = [Reasoning("hm"), Text("done")]
+        parts += [ToolCall("", tool, '{"n": 1}', "same") for tool in tools]
+        key = self._key()
+        self._report(AttemptReplied(key, tuple(parts), stop, usage=Usage(2, 1), model="m"), ends=False)
+        if not self.scope.rules.after_model or self.core.stopping:
+            self.running = None
+
+    def _do_fail(self, how: str) -> None:
+        failure = Failure("cut", "the connection broke", retryable=how == "retryable")
+        parts = (Text("half"), ToolCall("", "plain", "{"))
+        self._report(AttemptFailed(self._key(), failure, parts, Usage(1), "m"))
+
+    def _do_reviewed(self, how: str) -> None:
+        again = "once more" if how == "again" else None
+        stop = "enough" if how == "stop" else None
+        failure = Failure("hook", "it broke") if how == "error" else None
+        effects = Effects(messages=("note",)) if how == "message" else Effects()
+        self._report(Reviewed(self._key(), effects, again, stop, failure))
+
+    def _do_closed(self, how: str) -> None:
+        self._report(Closed(self._key(), Effects(messages=("bye",)) if how == "message" else Effects()))
+
+    def _do_done(self, at: str, status: str) -> None:
+        call = self._call(at)
+        self._happen([call.id])
+        self._report(CallDone(self._key(), call.id, "ok" if status == "ok" else "error", "a result"), ends=False)
+
+    def _do_look(self, at: str) -> None:
+        """Look after a call at whatever the world says."""
+        call = self._call(at)
+        happened = bool(self.ledger.effects.get(call.id))
+        if not happened:
+            self.ledger.cleared.add(call.id)
+        self._report(CallChecked(self._key(), call.id, "found" if happened else None), ends=False)
+
+    def _do_policy(self, at: str, verdict: str) -> None:
+        call = self._call(at)
+        report = PolicyDecided(self._key(), call.id, verdict, "says the policy")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        if self.core.stopping:
+            self._unchanged(lambda: self._refuse(report))
+        else:
+            self._report(report, ends=False)
+
+    def _do_stopped(self, how: str) -> None:
+        """The cancelled activity is gone; its calls had begun, or none of them had."""
+        turn = self.core.turn
+        assert turn is not None
+        not_begun = tuple(self.working) if how == "not" else ()
+        if how == "begun":
+            self._happen(self.working)
+        parts = (Text("seen so far"),)
+        if self.core.stopping:
+            self._report(Stopped(turn.id, parts, not_begun, Usage(1), "m"))
+
+    def _do_tick(self) -> None:
+        deadline = self.core.deadline
+        assert deadline is not None
+        self.now = max(self.now, deadline)
+        self.core.tick(self.now)
+
+    def _do_crash(self, effects: str) -> None:
+        """The process dies, after or before the effects of the calls that it may have begun; another one goes on."""
+        if effects == "after":
+            self._happen(self.working)
+        self.working = {}
+        self.running = None
+        self.last_report = None
+        self.core = self.restored()
+        self.now += 1.0
+        self.core.resume(self.now)
+
+    def restored(self) -> SessionCore:
+        """A core made from nothing but what is stored."""
+        checkpoint = with_bodies(decode_checkpoint(self.stored), self.messages.get, self._event)
+        transcript = Transcript(self.messages.values(), checkpoint.head)
+        return SessionCore(checkpoint, transcript, self.scope.rules)
+
+    def _event(self, number: int) -> NumberedEvent | None:
+        return self.log[number - 1] if 0 < number <= len(self.log) else None
+
+    def _happen(self, calls: Iterable[str]) -> None:
+        effects = self.ledger.effects
+        for call in calls:
+            effects[call] = effects.get(call, 0) + 1
+
+    # Going on
+
+    def advance(self) -> bool:
+        """Let the most ordinary thing happen that brings the turn on; False if there is nothing left to do."""
+        turn = self.core.turn
+        if turn is None or turn.closed:
+            return False
+        action = self._ordinary(turn)
+        assert action is not None, f"the turn hangs in {turn.state}"
+        self.apply(action)
+        return True
+
+    def _ordinary(self, turn: TurnState) -> Action | None:
+        if self.core.stopping:
+            return ("stopped", "begun")
+        for name in ("prepared", "reviewed", "closed", "reply", "look"):
+            for action in self._reports():
+                if action[0] == name and action[1] in ("ok", "text", "0", "1", "2", "3"):
+                    return action
+        for at, call in enumerate(turn.calls.values()):
+            if call.status == "started":
+                return ("done", str(at), "ok")
+            if call.status == "proposed":
+                return ("policy", str(at), "allow")
+            if call.status == "asked" and turn.state == "awaiting-approval":
+                expired = call.expires_at is not None and call.expires_at <= self.now
+                return ("tick",) if expired else ("answer", str(at), "approve")
+        return ("tick",) if self.core.deadline is not None else None
+
+    def finish(self, bound: int = 60) -> None:
+        """Go on until the turn has ended."""
+        turn = self.core.turn
+        first = "" if turn is None else turn.id
+        for _ in range(bound):
+            if not self.advance() or self.core.turn is None or self.core.turn.id != first:
+                return
+        raise AssertionError(f"{first} did not end")
+
+    def fingerprint(self) -> object:
+        """What decides how things go on, without ids, numbers and times."""
+        checkpoint, turn = self.core.checkpoint, self.core.turn
+        waiting = (len(checkpoint.queue), len(checkpoint.steers), checkpoint.held, len(checkpoint.grants))
+        closed = self.scope.turns is not None and checkpoint.turns
+        if turn is None or turn.closed:
+            return (*waiting, closed, turn is not None and turn.outcome)
+        steered = any(item.event > turn.steers_seen for item in checkpoint.steers)
+        return (
+            *waiting,
+            closed,
+            (turn.state, turn.steps, turn.tries, turn.resumptions, turn.hook_pass, turn.not_before > self.now),
+            (bool(turn.reply), turn.reviewed, turn.again, turn.agains, turn.outcome, self.running is None, steered),
+            turn.ending and turn.ending.outcome,
+            tuple(self._call_print(call) for call in turn.calls.values()),
+        )
+
+    def _call_print(self, call: Call) -> object:
+        decision = call.decision
+        return (
+            call.tool,
+            call.status,
+            call.began,
+            decision and (decision.verdict, decision.for_session, decision.end_turn),
+            bool(call.grant),
+            call.edited is not None,
+            call.expires_at is not None and call.expires_at <= self.now,
+            call.id in self.working,
+            bool(self.ledger.effects.get(call.id)),
+        )
+
+
+def replay(scope: Scope, script: Iterable[tuple[Action, ...]]) -> World:
+    """A new world in which the same things happen."""
+    world = World.new(scope)
+    for batch in script:
+        world.apply(*batch)
+    return world
+
+
+def check_replays(world: World) -> None:
+    """The same script gives the same bytes, and the stored log is what was told live, from any number on."""
+    assert replay(world.scope, world.script).written == world.written
+    stored: list[NumberedEvent] = []
+    for commit in world.written:
+        stored += decode_events(commit.split(b"\n")[2], world.messages.get)
+    for after in range(len(world.log) + 1):
+        assert stored[after:] == world.log[after:]
+
+
+def check_recovery(world: World) -> None:
+    """From here a crash leads, through ordinary steps, to the turn's end."""
+    for effects in ("after", "before"):
+        other = world.copy()
+        other.apply(("crash", effects))
+        other.finish()
