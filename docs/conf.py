@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 from typing import Any
 
+from sphinx.ext.napoleon.docstring import GoogleDocstring
+
 project = "turnstate"
 copyright = "the authors of turnstate"
 version = release = importlib.metadata.version("turnstate")
@@ -30,6 +32,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(str|int|float|bool|bytes|object|dict|list|tuple|set|frozenset|type|None|optional|Ellipsis|\.\.\.)"),
     (r"py:.*", r"(Exception|BaseException|ValueError|TracebackType|types\.TracebackType|ABC|abc\.ABC|Path)"),
     (r"py:.*", r"(Any|Callable|Awaitable|AsyncIterator|Iterable|Mapping|Sequence|Literal|Generic|Protocol|ParamSpec)"),
+    (r"py:class", r"(turnstate\.\w+(\.\w+)?\.)?(D|P|R|S|Out)|os\.PathLike"),
     (r"py:.*", r"(AbstractAsyncContextManager|contextlib\..*|enum\..*|builtins\..*|functools\..*|inspect\..*)"),
 ]
 autodoc_member_order = "bysource"
@@ -41,7 +44,17 @@ napoleon_numpy_docstring = False
 doctest_test_doctest_blocks = ""
 
 
-PUBLIC = ("turnstate", "turnstate.models", "turnstate.stores", "turnstate.states", "turnstate.testing")
+PUBLIC = (
+    "turnstate",
+    "turnstate.models",
+    "turnstate.models.http",
+    "turnstate.models.openai_settings",
+    "turnstate.stores",
+    "turnstate.states",
+    "turnstate.testing",
+    "turnstate_states.errors",
+    "turnstate_states.machine",
+)
 
 
 def _public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
@@ -54,6 +67,12 @@ def _public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
     return None
 
 
+def _as_written(docstring: Any) -> list[str]:
+    """The docstring of an attribute as it stands: a colon in it does not end a type."""
+    return list(docstring._consume_to_end())
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    GoogleDocstring._parse_attribute_docstring = _as_written  # type: ignore[method-assign]
     app.connect("missing-reference", _public_name)

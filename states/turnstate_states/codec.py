@@ -1,7 +1,6 @@
 """Values to JSON and back: one cattrs converter, msgspec for the bytes.
 
-Unions carry an explicit ``type`` tag that is looked at first; nothing is ever imported by a name in the data. Structuring
-is strict: 3 is not ``"3"``. Big values are written once: an event that tells a message or a call holds its id, and the
+Big values are written once: an event that tells a message or a call holds its id, and the
 message stands beside it.
 """
 
@@ -9,21 +8,21 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast, get_args
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
-import cattrs
 import msgspec
-from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
-from . import content, events, submissions, transcript, turn
 from .checkpoint import FORMAT, Checkpoint, Queued
 from .errors import CheckpointError, InvalidInput
-from .events import EventBase, MessageEdited, MessageQueued, NumberedEvent
+from .events import MessageEdited, MessageQueued, NumberedEvent
 from .submissions import Receipt, Submission
 from .transcript import Message
 from .turn import Call
+
+if TYPE_CHECKING:
+    import cattrs
 
 __all__ = [
     "decode_checkpoint",
@@ -42,15 +41,8 @@ __all__ = [
     "with_proposed",
 ]
 
-T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
 _decode = msgspec.json.Decoder().decode
-
-OMITTED: dict[type, tuple[str, ...]] = {Call: ("proposed",), Queued: ("parts", "settings")}
-"""Fields that are not written, because a message or an event holds them."""
-
-ALWAYS: dict[type, tuple[str, ...]] = {Checkpoint: ("format", "session", "sequence")}
-"""Fields that are written even where they have their default value."""
 
 
 def json_bytes(value: Any) -> bytes:
@@ -58,120 +50,15 @@ def json_bytes(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
-def _strict(kind: type[T], *also: type) -> Callable[[Any, Any], T]:
-    allowed = (kind, *also)
-
-    def structure(value: Any, _: Any) -> T:
-        if type(value) not in allowed:
-            raise ValueError(f"expected {kind.__name__}, got {type(value).__name__}")
-        return value  # type: ignore[no-any-return]
-
-    return structure
-
-
-def _plain(value: Any, _: Any = None) -> Any:
-    return value
-
-
-def _tagged(union: Any) -> dict[str, type]:
-    return {cls.tag: cls for cls in get_args(union)}
-
-
-CLASSES: tuple[type, ...] = (
-    transcript.Usage,
-    transcript.Timing,
-    turn.Failure,
-    turn.Decision,
-    turn.Call,
-    turn.Grant,
-    submissions.Receipt,
-    turn.Ending,
-    turn.TurnState,
-    Queued,
-    Checkpoint,
-)
-TAGGED: tuple[tuple[Any, dict[str, type]], ...] = tuple(
-    (union, _tagged(union)) for union in (content.Part, content.UserPart, submissions.Submission, events.NumberedEvent)
-)
-LATE: tuple[type, ...] = (Message,)
-
-
-def _is_mapping(kind: Any) -> bool:
-    return kind == Mapping[str, Any] or kind == dict[str, Any] or kind is Any
-
-
-def _make_converter(*, detailed: bool) -> cattrs.Converter:
-    converter = cattrs.Converter(detailed_validation=detailed)
-    for kind, also in ((str, ()), (bool, ()), (int, ()), (float, (int,))):
-        converter.register_structure_hook(kind, _strict(kind, *also))
-    converter.register_structure_hook_func(_is_mapping, _plain)
-    converter.register_unstructure_hook_func(_is_mapping, _plain)
-    for cls in CLASSES:
-        _register(converter, cls)
-    for union, classes in TAGGED:
-        for cls in classes.values():
-            _register(converter, cls)
-        _register_union(converter, union, classes)
-    for cls in LATE:
-        _register(converter, cls)
-    return converter
-
-
-def _overrides(cls: type) -> dict[str, Any]:
-    found: dict[str, Any] = {name: override(omit=True) for name in OMITTED.get(cls, ())}
-    found |= {name: override(omit_if_default=False) for name in ALWAYS.get(cls, ())}
-    if issubclass(cls, EventBase):
-        names = attrs.fields_dict(cls)
-        if "message" in names:
-            found["message"] = override(unstruct_hook=_message_id, struct_hook=_plain)
-        if "call" in names:
-            found["call"] = override(struct_hook=_plain)
-    return found
-
-
-def _message_id(message: Message | None) -> str | None:
-    return None if message is None else message.id
-
-
-def _register(converter: cattrs.Converter, cls: type) -> None:
-    overrides = _overrides(cls)
-    converter.register_structure_hook(cls, make_dict_structure_fn(cls, converter, **overrides))
-    plain: Callable[[Any], dict[str, Any]] = make_dict_unstructure_fn(
-        cls, converter, _cattrs_omit_if_default=True, **overrides
-    )
-    tag: str | None = getattr(cls, "tag", None)
-    converter.register_unstructure_hook(cls, plain if tag is None else _with_tag(plain, tag))
-
-
-def _with_tag(plain: Callable[[Any], dict[str, Any]], tag: str) -> Callable[[Any], dict[str, Any]]:
-    def unstructure(value: Any) -> dict[str, Any]:
-        data = plain(value)
-        data["type"] = tag
-        return data
-
-    return unstructure
-
-
-def _register_union(converter: cattrs.Converter, union: Any, classes: dict[str, type]) -> None:
-    structures = {tag: converter.get_structure_hook(cls) for tag, cls in classes.items()}
-
-    def structure(value: Any, _: Any) -> Any:
-        tag = _fields(value).get("type")
-        if not isinstance(tag, str) or tag not in structures:
-            raise ValueError(f"type: expected one of {', '.join(sorted(classes))}; got {tag!r}")
-        return structures[tag](value, classes[tag])
-
-    converter.register_structure_hook_func(lambda kind: kind == union, structure)
-    converter.register_unstructure_hook_func(lambda kind: kind == union, converter.unstructure)
-
-
 @functools.cache
 def converter(detailed: bool = False) -> cattrs.Converter:
-    """The converter; ``detailed`` collects where the data was wrong, and is slower."""
-    return _make_converter(detailed=detailed)
+    """The converter, made when it is first needed; ``detailed`` collects where data was wrong, and is slower."""
+    from .converter import make_converter
+
+    return make_converter(detailed=detailed)
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def fields_of(value: Any) -> dict[str, Any]:
     """The fields of a JSON object; of anything else there are none."""
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
@@ -185,7 +72,9 @@ def _structure(what: str, data: Any, kind: Any) -> Any:
     try:
         return converter(True).structure(data, kind)
     except Exception as error:
-        raise CheckpointError(f"{what}: {'; '.join(cattrs.transform_error(error, path='$')[:3])}") from error
+        from .converter import where_wrong
+
+        raise CheckpointError(f"{what}: {where_wrong(error)}") from error
 
 
 def _parse(what: str, data: bytes) -> Any:
@@ -211,7 +100,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         CheckpointError: a newer version wrote it (names both), or it is not a checkpoint (names the bad field).
     """
     value = _parse("checkpoint", data)
-    fields = _fields(value)
+    fields = fields_of(value)
     if type(fields.get("format")) is not int:
         raise CheckpointError("checkpoint: $.format: expected the number of its format; this is not a checkpoint")
     if fields["format"] > FORMAT:
@@ -264,7 +153,7 @@ def decode_events(data: bytes, find: Callable[[str], Message | None]) -> list[Nu
 
 
 def _joined(row: Any, find: Callable[[str], Message | None]) -> Any:
-    data = _fields(row)
+    data = fields_of(row)
     if data.get("message") is not None:
         message = find(data["message"]) if isinstance(data["message"], str) else None
         if message is None:

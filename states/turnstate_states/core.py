@@ -150,9 +150,7 @@ class SessionCore:
         self._work.at(now)
         recover(self._work)
 
-    def submit(
-        self, submission: Submission, *, now: float, known: Receipt | None = None, keep: bool = True
-    ) -> Receipt:
+    def submit(self, submission: Submission, *, now: float, known: Receipt | None = None, keep: bool = True) -> Receipt:
         """Apply what a client said.
 
         Args:
@@ -198,7 +196,7 @@ class SessionCore:
         """Record what an activity did.
 
         Returns:
-            Whether it counted: a report of an activity that does not run any more changes nothing.
+            Whether it counted. A report of an activity that does not run any more changes nothing.
         """
         self._work.at(now)
         match report:

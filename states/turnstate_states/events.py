@@ -50,12 +50,12 @@ __all__ = [
 ]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class EventBase:
     """What every event has.
 
-    ``number`` is None for a delta; ``at`` is in seconds since the epoch; ``turn`` is empty outside of a turn; ``cause`` is
-    the id of the submission that led to it.
+    ``number`` is None for a delta; ``at`` is in seconds since the epoch, 0 for a delta; ``turn`` is empty outside of a turn;
+    ``cause`` is the id of the submission that led to it.
     """
 
     number: int | None = None
@@ -63,8 +63,19 @@ class EventBase:
     turn: str = ""
     cause: str = ""
 
+    def __repr__(self) -> str:
+        """The fields that are not as they are by default."""
+        fields = attrs.fields(type(self))
+        shown = (f"{field.name}={getattr(self, field.name)!r}" for field in fields if not _default(self, field))
+        return f"{type(self).__name__}({', '.join(shown)})"
 
-@attrs.frozen
+
+def _default(event: EventBase, field: attrs.Attribute[Any]) -> bool:
+    value = getattr(event, field.name)
+    return bool(value == field.default) or (not value and isinstance(field.default, attrs.Factory))  # type: ignore[arg-type]
+
+
+@attrs.frozen(repr=False)
 class TurnStarted(EventBase):
     """A turn began, with a person's message, or going on from the turn ``continues``."""
 
@@ -74,7 +85,7 @@ class TurnStarted(EventBase):
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class MessageQueued(EventBase):
     """A message waits: for the next turn, or to join this one."""
 
@@ -85,7 +96,7 @@ class MessageQueued(EventBase):
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class MessageEdited(EventBase):
     """A waiting message was changed."""
 
@@ -95,7 +106,7 @@ class MessageEdited(EventBase):
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class MessageTaken(EventBase):
     """A waiting message joined the running turn."""
 
@@ -104,7 +115,7 @@ class MessageTaken(EventBase):
     message: Message
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class MessageRemoved(EventBase):
     """A waiting message was taken back."""
 
@@ -112,7 +123,7 @@ class MessageRemoved(EventBase):
     id: str
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class MessageAdded(EventBase):
     """A middleware added a message for good."""
 
@@ -120,7 +131,7 @@ class MessageAdded(EventBase):
     message: Message
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class StepStarted(EventBase):
     """A request goes to the model."""
 
@@ -129,7 +140,7 @@ class StepStarted(EventBase):
     attempt: str
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class StepEnded(EventBase):
     """An attempt ended: ``completed``, ``failed``, ``retrying`` or ``interrupted``."""
 
@@ -141,7 +152,7 @@ class StepEnded(EventBase):
     stop: Stop = ""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Retrying(EventBase):
     """The attempt broke; what it gave so far is void. The next one starts after ``delay`` seconds."""
 
@@ -151,7 +162,7 @@ class Retrying(EventBase):
     delay: float = 0.0
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Replied(EventBase):
     """The model's reply is stored; also what was left of one when the turn ended (status ``incomplete``)."""
 
@@ -159,7 +170,7 @@ class Replied(EventBase):
     message: Message
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class CallProposed(EventBase):
     """The model wants a tool to run."""
 
@@ -167,7 +178,7 @@ class CallProposed(EventBase):
     call: Call
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class ApprovalRequested(EventBase):
     """A person must say whether this call may run."""
 
@@ -175,7 +186,7 @@ class ApprovalRequested(EventBase):
     call: Call
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class CallAnswered(EventBase):
     """A person said so; ``call.decision`` says who, when and why."""
 
@@ -183,7 +194,7 @@ class CallAnswered(EventBase):
     call: Call
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class CallStarted(EventBase):
     """The call may have had effects from now on."""
 
@@ -191,7 +202,7 @@ class CallStarted(EventBase):
     call: Call
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class CallSettled(EventBase):
     """The call has its one result, which is in ``message``."""
 
@@ -200,7 +211,7 @@ class CallSettled(EventBase):
     message: Message
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class TurnStopping(EventBase):
     """The turn was told to end; nothing starts any more."""
 
@@ -208,7 +219,7 @@ class TurnStopping(EventBase):
     reason: str
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class TurnEnded(EventBase):
     """The turn's end and record. ``held``: waiting messages stay until Resume or a new message releases them."""
 
@@ -225,7 +236,7 @@ class TurnEnded(EventBase):
     held: bool = False
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class GrantAdded(EventBase):
     """A person approved something for the session."""
 
@@ -233,7 +244,7 @@ class GrantAdded(EventBase):
     grant: Grant
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class GrantRevoked(EventBase):
     """An approval for the session is gone."""
 
@@ -241,7 +252,7 @@ class GrantRevoked(EventBase):
     grant: Grant
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Custom(EventBase):
     """A middleware's own."""
 
@@ -250,7 +261,7 @@ class Custom(EventBase):
     data: Any = None
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Warned(EventBase):
     """Something that a person should know."""
 
@@ -258,7 +269,7 @@ class Warned(EventBase):
     text: str
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class TextDelta(EventBase):
     """A piece of the reply's text; void if its attempt is retried."""
 
@@ -266,7 +277,7 @@ class TextDelta(EventBase):
     attempt: str = ""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class ReasoningDelta(EventBase):
     """A piece of the model's reasoning."""
 
@@ -274,7 +285,7 @@ class ReasoningDelta(EventBase):
     attempt: str = ""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class CallDelta(EventBase):
     """A piece of a call's arguments; ``slot`` is its place among the reply's calls."""
 
@@ -284,7 +295,7 @@ class CallDelta(EventBase):
     attempt: str = ""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class CallProgress(EventBase):
     """A running tool's own report."""
 
@@ -292,7 +303,7 @@ class CallProgress(EventBase):
     value: Any
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Lagged(EventBase):
     """You read too slowly and missed events; read on from the log after number ``after``."""
 

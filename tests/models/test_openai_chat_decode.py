@@ -21,7 +21,7 @@ Delta = tuple[str, str, int]
 
 
 def chunk(delta: Any = None, finish: Any = None, **more: Any) -> bytes:
-    body = {
+    body: dict[str, Any] = {
         "id": "c1",
         "model": "m-1",
         "choices": [{"index": 0, "delta": delta or {}, "finish_reason": finish}],
@@ -75,7 +75,8 @@ def test_text_is_joined_and_told() -> None:
     reply, deltas = decode(
         chunk({"role": "assistant", "content": ""}), chunk({"content": "a"}), chunk({"content": "b"}), STOP
     )
-    assert reply.parts == (Text("ab"),) and (reply.stop, reply.raw_stop, reply.model) == ("stop", "stop", "m-1")
+    assert reply.parts == (Text("ab"),)
+    assert (reply.stop, reply.raw_stop, reply.model) == ("stop", "stop", "m-1")
     assert deltas == [("text", "a", 0), ("text", "b", 0)]
 
 
@@ -96,7 +97,7 @@ def test_chunks_without_choices_are_legal_anywhere() -> None:
     empty = raw({"choices": []}) + raw({"id": "x"}) + raw({"choices": None})
     usage = raw({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}})
     reply, _ = decode(empty, chunk({"content": "a"}), empty, chunk({}, "stop"), empty, usage, DONE)
-    assert reply.text == "a" and reply.usage == Usage(5, 2)
+    assert (reply.text, reply.usage) == ("a", Usage(5, 2))
 
 
 @pytest.mark.parametrize(
@@ -267,7 +268,7 @@ def test_finish_reasons_that_mean_failure(reason: str, kind: str) -> None:
 def test_a_refusal_is_its_own_ending() -> None:
     """Case 27: refusal deltas make a refusal, and are told as visible text."""
     reply, deltas = decode(chunk({"refusal": "I "}), chunk({"refusal": "won't"}), STOP)
-    assert reply.parts == (Refusal("I won't"),) and reply.stop == "refusal"
+    assert (reply.parts, reply.stop) == ((Refusal("I won't"),), "refusal")
     assert deltas == [("text", "I ", 0), ("text", "won't", 0)]
 
 
@@ -300,9 +301,12 @@ def test_a_server_without_finish_reasons() -> None:
 def test_done_ends_at_once() -> None:
     """``[DONE]`` needs nothing after it, and what comes after it is not read; before it, patience is bounded."""
     decoder = ChatDecoder("m", lambda kind, text, slot: None)
-    assert not decoder.feed(chunk({"content": "a"})) and decoder.patience is None
-    assert not decoder.feed(chunk({}, "stop")) and (first := decoder.patience)
-    assert not decoder.feed(raw({"choices": [], "usage": {"prompt_tokens": 1}})) and (decoder.patience or 9) < first
+    usage = raw({"choices": [], "usage": {"prompt_tokens": 1}})
+    patience = list[float | None]()
+    for piece in (chunk({"content": "a"}), chunk({}, "stop"), usage):
+        assert not decoder.feed(piece)
+        patience.append(decoder.patience)
+    assert patience == [None, 5.0, 0.5]
     assert decoder.feed(DONE + b"data: nonsense\n\n")
     decoder.end()
     assert decoder.reply().text == "a"
@@ -344,7 +348,8 @@ STREAM_ERRORS: list[tuple[Any, str, bool]] = [
 def test_classes_of_stream_errors(error: Any, kind: str, retryable: bool) -> None:
     """Case 101: code and type decide first, then a status in the error; without either the server is at fault."""
     found = stream_error(error)
-    assert (found.kind, found.retryable) == (kind, retryable) and str(found)
+    assert (found.kind, found.retryable) == (kind, retryable)
+    assert str(found)
 
 
 RESPONSE_ERRORS: list[tuple[int, Any, str, bool]] = [
@@ -391,7 +396,8 @@ RESPONSE_ERRORS: list[tuple[int, Any, str, bool]] = [
 def test_classes_of_responses(status: int, body: Any, kind: str, retryable: bool) -> None:
     """Case 98: overflow is told by code, type or wording, never by a word alone; an unknown 4xx is not retried."""
     error = response_error(status, {}, json.dumps(body).encode(), "http://x/v1")
-    assert (error.kind, error.retryable, error.status) == (kind, retryable, status) and str(error)
+    assert (error.kind, error.retryable, error.status) == (kind, retryable, status)
+    assert str(error)
 
 
 def test_texts_of_responses() -> None:
@@ -464,7 +470,8 @@ def test_reasoning_details_are_kept() -> None:
     ]
     reply, _ = decode(*(chunk({"reasoning_details": [detail]}) for detail in details), chunk({"content": "t"}), STOP)
     thought = reply.parts[0]
-    assert isinstance(thought, Reasoning) and thought.text == "ab"
+    assert isinstance(thought, Reasoning)
+    assert thought.text == "ab"
     joined = {"type": "reasoning.text", "text": "ab", "index": 0, "format": "f", "signature": "S"}
     assert thought.provider["openai_chat"]["reasoning_details"] == [joined, details[2], details[3]]
     encrypted, _ = decode(chunk({"content": "t", "reasoning_details": [details[2]]}), STOP)
@@ -511,7 +518,8 @@ def test_surrogates_are_replaced_or_joined() -> None:
 
 def test_numbers_that_are_not_finite_do_no_harm() -> None:
     """Case 34: NaN and huge numbers from a server are read as null."""
-    stream = b'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}],"usage":{"cost":NaN,"prompt_tokens":1e999}}\n\n'
+    usage = b'"usage":{"cost":NaN,"prompt_tokens":1e999}'
+    stream = chunk({"content": "a"}, "stop", x=1).replace(b'"x": 1', usage)
     assert decode(stream)[0].usage == Usage()
 
 
@@ -525,17 +533,25 @@ def test_a_chunk_that_is_not_json_is_an_error() -> None:
 def test_an_answer_that_is_a_page_is_an_error() -> None:
     """An answer that is no stream at all says what to look at, and is not retried."""
     error = fails(b"<!DOCTYPE html>\n<html></html>\n")
-    assert error.kind == "protocol" and not error.retryable and "base_url" in str(error)
+    assert (error.kind, error.retryable) == ("protocol", False)
+    assert "base_url" in str(error)
 
 
+CALLS = [
+    {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+    {"id": "", "type": "function", "function": {"name": "f", "arguments": ""}},
+]
 WHOLE = {
     "model": "m-2",
-    "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": "a", "tool_calls": [
-        {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}},
-        {"id": "", "type": "function", "function": {"name": "f", "arguments": ""}},
-    ]}}],
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "tool_calls",
+            "message": {"role": "assistant", "content": "a", "tool_calls": CALLS},
+        }
+    ],
     "usage": {"prompt_tokens": 3},
-}  # fmt: skip
+}
 
 
 def test_an_answer_that_is_not_streamed() -> None:
@@ -551,13 +567,35 @@ def test_an_answer_that_is_not_streamed() -> None:
     assert fails(b'{"detail":"x"}').kind == fails(b"{}").kind == "protocol"
 
 
+FIELDS = [
+    "choices",
+    "delta",
+    "message",
+    "content",
+    "tool_calls",
+    "function",
+    "name",
+    "arguments",
+    "id",
+    "index",
+    "text",
+    "finish_reason",
+    "usage",
+    "error",
+    "code",
+    "type",
+    "reasoning_details",
+    "thinking",
+    "model",
+    "x_groq",
+]
+NAMES = st.sampled_from(FIELDS)
+SCALARS = (
+    st.none() | st.booleans() | st.integers(-2, 2) | st.floats(allow_nan=False) | st.text(max_size=3) | st.just("stop")
+)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-2, 2) | st.floats(allow_nan=False) | st.text(max_size=3) | st.just("stop"),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(
-        ["choices", "delta", "message", "content", "tool_calls", "function", "name", "arguments", "id", "index", "text",
-         "finish_reason", "usage", "error", "code", "type", "reasoning_details", "thinking", "model", "x_groq"]), inner, max_size=4),
-    max_leaves=12,
-)  # fmt: skip
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4), max_leaves=12
+)
 
 
 @given(st.lists(JSON, max_size=4))

@@ -44,7 +44,8 @@ def body(sent: ModelRequest, **more: Any) -> Any:
 
 
 def messages(*given: Message, **more: Any) -> list[dict[str, Any]]:
-    return body(request(*given, **more))["messages"]
+    found: list[dict[str, Any]] = body(request(*given, **more))["messages"]
+    return found
 
 
 def test_the_body_of_a_request() -> None:
@@ -73,7 +74,7 @@ def test_settings_of_the_turn_come_first() -> None:
         sent, settings={"temperature": 0, "seed": 4, "user": "u"}, extra_body={"user": "v", "stream_options": None}
     )
     assert (found["temperature"], found["user"]) == (1, "v")
-    assert "seed" not in found and "stream_options" not in found
+    assert not {"seed", "stream_options"} & set(found)
 
 
 def test_settings_about_tools_need_tools() -> None:
@@ -160,7 +161,8 @@ def test_calls_and_results_have_the_same_ids() -> None:
     assistant, *results = messages(message("assistant", *calls), *(result(call.id) for call in calls))
     ids = [made["id"] for made in assistant["tool_calls"]]
     assert ids == ["a", "m1_1", "m1_2", "m1_3"] == [made["tool_call_id"] for made in results]
-    assert assistant["content"] is None and {made["role"] for made in results} == {"tool"}
+    assert assistant["content"] is None
+    assert {made["role"] for made in results} == {"tool"}
 
 
 def test_ids_hold_when_only_the_result_is_new() -> None:
@@ -229,7 +231,7 @@ def test_what_an_assistant_said() -> None:
 
 
 def test_reasoning_goes_back_only_where_it_is_wanted() -> None:
-    """Reasoning details go back unchanged to the server they came from only; plain reasoning under the field asked for."""
+    """Reasoning details go back unchanged, and only to their own server; plain reasoning under the field asked for."""
     details = [{"type": "reasoning.encrypted", "data": "x"}]
     thought = Reasoning("hm", provider={"openai_chat": {"origin": "http://a", "reasoning_details": details}})
     said = message("assistant", thought, "a")
@@ -259,7 +261,8 @@ def test_a_step_encodes_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> Non
         return original(self, message, *rest)
 
     monkeypatch.setattr(ChatEncoder, "_message", watched)
-    assert one.encode(request(*history, tools=(TOOL,), cache=cache)) == before and not seen
+    assert one.encode(request(*history, tools=(TOOL,), cache=cache)) == before
+    assert not seen
     changed = message("user", "other", id="m3")
     history[3] = changed
     assert b"other" in one.encode(request(*history, message("user", "new", id="m9"), tools=(TOOL,), cache=cache))

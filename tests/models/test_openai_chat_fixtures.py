@@ -53,7 +53,8 @@ KINDS = {
 
 
 def load(file: Path, what: str) -> dict[str, Any]:
-    return json.loads((FOLDER / f"{file.stem}.{what}").read_text())
+    found: dict[str, Any] = json.loads((FOLDER / f"{file.stem}.{what}").read_text())
+    return found
 
 
 @cache
@@ -66,13 +67,15 @@ def wanted(file: Path) -> dict[str, Any]:
             "usage": whole.get("usage"),
             "choices": [{**message, "text": message.get("content"), "finish_reason": choice["finish_reason"]}],
         }
-    choice = (expected.get("choices") or [{}])[0]
-    found = {
+    choices: list[dict[str, Any]] = expected.get("choices") or [{}]
+    choice = choices[0]
+    calls: list[dict[str, Any]] = choice.get("tool_calls") or []
+    found: dict[str, Any] = {
         "text": choice.get("text") or "",
         "refusal": choice.get("refusal") or "",
         "reasoning": choice.get("reasoning") or "",
         "details": choice.get("reasoning_details"),
-        "calls": [(call["id"] or "", call["name"], call["arguments"]) for call in choice.get("tool_calls") or []],
+        "calls": [(call["id"] or "", call["name"], call["arguments"]) for call in calls],
         "finish": choice.get("finish_reason") or "",
         "usage": expected.get("usage"),
     }
@@ -123,7 +126,8 @@ def test_recorded_answers(file: Path) -> None:
     for pieces in ways:
         if about["status"] != 200:
             error = response_error(about["status"], {}, data, "http://server/v1")
-            assert error.kind in KINDS[expected["error"]["type"]] and error.status == about["status"]
+            assert error.kind in KINDS[expected["error"]["type"]]
+            assert error.status == about["status"]
         elif expected.get("error") and file.stem not in DIFFERENT:
             with pytest.raises(ModelError) as caught:
                 decode(pieces)

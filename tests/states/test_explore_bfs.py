@@ -7,14 +7,26 @@ from __future__ import annotations
 
 import os
 
+import attrs
 import pytest
 
-from tests.states.explore import HOOKED, Scope, World, check_recovery, check_replays
+from tests.states.explore import HOOKED, PLAIN, Scope, World, check_recovery, check_replays
+from turnstate_states.rules import Limits
 
 DEPTH = int(os.environ.get("TURNSTATE_SEARCH_DEPTH", "6"))
 
+TIGHT = attrs.evolve(PLAIN, limits=Limits(steps=2, attempts=1, resumptions=1, queue=1, grants=1))
+
 SCOPES = {
-    "approvals": Scope(replies=("text", "several"), sends=("steer",), turns=1),
+    "approvals": Scope(
+        TIGHT,
+        replies=("text", "several"),
+        answers=("session", "deny-end"),
+        sends=("steer",),
+        verdicts=("allow", "ask"),
+        races=False,
+        turns=1,
+    ),
     "queue": Scope(replies=("text", "plain", "cut"), turns=3),
     "hooks": Scope(
         HOOKED,

@@ -7,7 +7,8 @@ httpx is imported when the first request is sent, and nothing of it leaves this 
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit, urlunsplit
@@ -123,6 +124,7 @@ class Channel:
     async def _send(self, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
         client = self._open()
         request = client.build_request("POST", self._url, content=body, headers=dict(headers))
+        request.stream = _whole_body()(body)
         limit = self._timeouts.first_byte
         with trio.move_on_after(_seconds(limit)):
             try:
@@ -145,14 +147,15 @@ class Channel:
 
     async def _read(self, response: httpx.Response, receiver: Receiver, idle: float) -> None:
         """Read the body. It always ends by its end or by cancellation, so that httpx's generators are never dropped."""
+        feed = _inflated(response, receiver.feed)
         fault: Exception | None = None
         reading = _Reading(idle)
         with reading.scope:
             try:
-                async for data in _pieces(response):
+                async for data in _stream(response):
                     if fault is None and not reading.enough:
                         try:
-                            reading.enough = receiver.feed(data)
+                            reading.enough = feed(data)
                         except Exception as error:
                             fault = error
                             reading.scope.cancel()
@@ -213,15 +216,51 @@ class _Body:
         pass
 
 
-def _pieces(response: httpx.Response) -> AsyncIterator[bytes]:
-    if response.headers.get("content-encoding", "identity").lower() != "identity":
-        return response.aiter_bytes()
+@cache
+def _whole_body() -> Callable[[bytes], httpx.AsyncByteStream]:
+    """A request's body that is no generator: httpx's own is dropped half read when sending is cancelled."""
     import httpx
 
-    stream = response.stream
-    assert isinstance(stream, httpx.AsyncByteStream)
-    # The short way: without httpx's decoding and chunking of each piece.
-    return aiter(stream)
+    class WholeBody(httpx.AsyncByteStream):
+        def __init__(self, body: bytes) -> None:
+            self._parts = [body]
+
+        def __aiter__(self) -> WholeBody:
+            return self
+
+        async def __anext__(self) -> bytes:
+            if not self._parts:
+                raise StopAsyncIteration
+            return self._parts.pop()
+
+    return WholeBody
+
+
+def _stream(response: httpx.Response) -> httpx.AsyncByteStream:
+    """The body as it comes, without httpx's own decoding, whose errors would leave generators half read."""
+    import httpx
+
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    return response.stream
+
+
+def _inflated(response: httpx.Response, feed: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
+    """``feed`` for a body as it comes; no compression is asked for, but some proxies compress all the same."""
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding in ("", "identity"):
+        return feed
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise ModelError(f"the answer is compressed in an unknown way ({encoding[:20]})", kind="protocol")
+    inflate = zlib.decompressobj(wbits=47).decompress
+
+    def feed_inflated(data: bytes) -> bool:
+        try:
+            plain = inflate(data)
+        except zlib.error:
+            raise ModelError("the answer could not be decompressed", kind="protocol", retryable=True) from None
+        return bool(plain) and feed(plain)
+
+    return feed_inflated
 
 
 def _seconds(limit: float | None) -> float:

@@ -128,8 +128,6 @@ def transport_error(error: Exception, url: str, *, answering: bool) -> ModelErro
         return _no_connection(error, url)
     if isinstance(error, httpx.TimeoutException):
         return ModelError(f"the exchange with {url} took too long", kind="timeout", retryable=True)
-    if isinstance(error, httpx.DecodingError):
-        return ModelError(f"the answer of {url} could not be decompressed", kind="protocol", retryable=True)
     if isinstance(error, httpx.RemoteProtocolError) and not _hung_up(error):
         return ModelError(f"the answer of {url} is not HTTP", kind="protocol", retryable=True)
     if isinstance(error, (httpx.LocalProtocolError, httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError)):

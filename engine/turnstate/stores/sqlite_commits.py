@@ -27,18 +27,20 @@ MOST_IN_A_STATEMENT = 64
 _FOUND = """SELECT json_group_array(json_array(session, key, sequence, owner, waiting, unfinished))
  FROM session WHERE session IN (SELECT value FROM json_each(?))"""
 
+# OR FAIL, and columns that may be null: else SQLite keeps a journal of its own for each statement of many rows. The
+# whole transaction is taken back anyway.
 _SESSIONS = (
-    "INSERT INTO session (session, sequence, held, queued, created_at, updated_at, state, title, labels, checkpoint)"
+    "INSERT OR FAIL INTO session (session, sequence, held, queued, created_at, updated_at, state, title, labels, checkpoint)"
     " VALUES ",
     """ ON CONFLICT (session) DO UPDATE SET sequence = excluded.sequence, held = excluded.held,
  queued = excluded.queued, created_at = excluded.created_at, updated_at = excluded.updated_at, state = excluded.state,
  title = excluded.title, labels = excluded.labels, checkpoint = excluded.checkpoint""",
 )
 _FLAGS = (
-    "INSERT INTO session (session, waiting, unfinished) VALUES ",
+    "INSERT OR FAIL INTO session (session, waiting, unfinished) VALUES ",
     " ON CONFLICT (session) DO UPDATE SET waiting = excluded.waiting, unfinished = excluded.unfinished",
 )
-_LOG = ("INSERT INTO log (place, messages, events) VALUES ", "")
+_LOG = ("INSERT OR FAIL INTO log (place, messages, events) VALUES ", "")
 _RECEIPTS = ("INSERT OR REPLACE INTO receipt (session, id, body) VALUES ", "")
 _TAKEN = ("DELETE FROM inbox WHERE (session, id) IN (VALUES ", ")")
 

@@ -22,24 +22,26 @@ APPLICATION_ID = 0x7455726E
 SCHEMA_VERSION = 1
 
 BUSY_SECONDS = 5.0
-"""How long SQLite itself waits for a lock, and how long is waited in all before it is given up."""
+"""How long SQLite itself waits for a lock."""
+
 PATIENCE_SECONDS = 15.0
+"""How long a lock is waited for in all before it is given up."""
 
 SCHEMA = """
 CREATE TABLE session (
   key INTEGER PRIMARY KEY,
   session TEXT NOT NULL UNIQUE,
-  sequence INTEGER NOT NULL DEFAULT 0,
+  sequence INTEGER DEFAULT 0,
   owner TEXT,
-  waiting INTEGER NOT NULL DEFAULT 0,
-  unfinished INTEGER NOT NULL DEFAULT 0,
-  held INTEGER NOT NULL DEFAULT 0,
-  queued INTEGER NOT NULL DEFAULT 0,
-  created_at REAL NOT NULL DEFAULT 0,
-  updated_at REAL NOT NULL DEFAULT 0,
-  state TEXT NOT NULL DEFAULT '',
-  title TEXT NOT NULL DEFAULT '',
-  labels TEXT NOT NULL DEFAULT '{}',
+  waiting INTEGER DEFAULT 0,
+  unfinished INTEGER DEFAULT 0,
+  held INTEGER DEFAULT 0,
+  queued INTEGER DEFAULT 0,
+  created_at REAL DEFAULT 0,
+  updated_at REAL DEFAULT 0,
+  state TEXT DEFAULT '',
+  title TEXT DEFAULT '',
+  labels TEXT DEFAULT '{}',
   checkpoint BLOB
 );
 CREATE INDEX session_waiting ON session (session) WHERE waiting;
@@ -47,13 +49,13 @@ CREATE INDEX session_unfinished ON session (session) WHERE unfinished;
 CREATE INDEX session_owner ON session (owner) WHERE owner IS NOT NULL;
 CREATE TABLE log (
   place INTEGER PRIMARY KEY,
-  messages BLOB NOT NULL,
-  events BLOB NOT NULL
+  messages BLOB,
+  events BLOB
 );
 CREATE TABLE receipt (
   session INTEGER NOT NULL,
   id TEXT NOT NULL,
-  body BLOB NOT NULL,
+  body BLOB,
   PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 CREATE TABLE inbox (
@@ -106,6 +108,8 @@ def connect(path: str, durability: Durability, *, reader: bool = False) -> sqlit
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA secure_delete = FAST").close()
     connection.execute(f"PRAGMA journal_size_limit = {16 * 1024 * 1024}").close()
+    # Most pages of a busy session are written again and again: at 8 MB of log each goes into the file more seldom.
+    connection.execute("PRAGMA wal_autocheckpoint = 4000").close()
     if reader:
         connection.execute("PRAGMA query_only = ON")
     return connection

@@ -140,7 +140,8 @@ def _bodies(
     inner = f"SELECT place, {column} AS body FROM log WHERE place > ? AND place < ? ORDER BY place LIMIT ?"
     try:
         joined, lengths, places = connection.execute(
-            f"SELECT CAST(group_concat(body, '') AS BLOB), group_concat(length(body)), group_concat(place) FROM ({inner})",
+            "SELECT CAST(group_concat(body, '') AS BLOB), group_concat(length(body)), group_concat(place)"
+            f" FROM ({inner})",
             (after, end, limit),
         ).fetchone()
     except sqlite3.DataError:

@@ -222,7 +222,7 @@ def _result(asked: _Asked) -> object:
 
 
 def _told(path: str, error: BaseException) -> BaseException:
-    """Errors of the medium and of values it cannot hold are StoreErrors; anything else is a bug and stays what it is."""
+    """Errors of the medium and of values it cannot hold are StoreErrors; anything else is a bug and stays as it is."""
     if not isinstance(error, (sqlite3.Error, OSError, UnicodeError, OverflowError)):
         return error
     told = failure(path, error)

@@ -1,0 +1,145 @@
+"""The one cattrs converter.
+
+Unions carry an explicit ``type`` tag that is looked at first; nothing is ever imported by a name in the data. Structuring
+is strict: 3 is not ``"3"``. A module of its own, because it is imported when something is first read or written, and
+importing the package is to be quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, get_args
+
+import attrs
+import cattrs
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+
+from . import content, events, submissions, transcript, turn
+from .checkpoint import Checkpoint, Queued
+from .codec import fields_of
+from .events import EventBase
+from .transcript import Message
+from .turn import Call
+
+__all__ = ["make_converter", "where_wrong"]
+
+T = TypeVar("T")
+
+OMITTED: dict[type, tuple[str, ...]] = {Call: ("proposed",), Queued: ("parts", "settings")}
+"""Fields that are not written, because a message or an event holds them."""
+
+ALWAYS: dict[type, tuple[str, ...]] = {Checkpoint: ("format", "session", "sequence")}
+"""Fields that are written even where they have their default value."""
+
+
+def _strict(kind: type[T], *also: type) -> Callable[[Any, Any], T]:
+    allowed = (kind, *also)
+
+    def structure(value: Any, _: Any) -> T:
+        if type(value) not in allowed:
+            raise ValueError(f"expected {kind.__name__}, got {type(value).__name__}")
+        return value  # type: ignore[no-any-return]
+
+    return structure
+
+
+def _plain(value: Any, _: Any = None) -> Any:
+    return value
+
+
+def _tagged(union: Any) -> dict[str, type]:
+    return {cls.tag: cls for cls in get_args(union)}
+
+
+CLASSES: tuple[type, ...] = (
+    transcript.Usage,
+    transcript.Timing,
+    turn.Failure,
+    turn.Decision,
+    turn.Call,
+    turn.Grant,
+    submissions.Receipt,
+    turn.Ending,
+    turn.TurnState,
+    Queued,
+    Checkpoint,
+)
+TAGGED: tuple[tuple[Any, dict[str, type]], ...] = tuple(
+    (union, _tagged(union)) for union in (content.Part, content.UserPart, submissions.Submission, events.NumberedEvent)
+)
+LATE: tuple[type, ...] = (Message,)
+
+
+def _is_mapping(kind: Any) -> bool:
+    return kind == Mapping[str, Any] or kind == dict[str, Any] or kind is Any
+
+
+def make_converter(*, detailed: bool) -> cattrs.Converter:
+    """The converter; ``detailed`` collects where data was wrong, and is slower."""
+    converter = cattrs.Converter(detailed_validation=detailed)
+    for kind, also in ((str, ()), (bool, ()), (int, ()), (float, (int,))):
+        converter.register_structure_hook(kind, _strict(kind, *also))
+    converter.register_structure_hook_func(_is_mapping, _plain)
+    converter.register_unstructure_hook_func(_is_mapping, _plain)
+    for cls in CLASSES:
+        _register(converter, cls)
+    for union, classes in TAGGED:
+        for cls in classes.values():
+            _register(converter, cls)
+        _register_union(converter, union, classes)
+    for cls in LATE:
+        _register(converter, cls)
+    return converter
+
+
+def _overrides(cls: type) -> dict[str, Any]:
+    found: dict[str, Any] = {name: override(omit=True) for name in OMITTED.get(cls, ())}
+    found |= {name: override(omit_if_default=False) for name in ALWAYS.get(cls, ())}
+    if issubclass(cls, EventBase):
+        names = attrs.fields_dict(cls)
+        if "message" in names:
+            found["message"] = override(unstruct_hook=_message_id, struct_hook=_plain)
+        if "call" in names:
+            found["call"] = override(struct_hook=_plain)
+    return found
+
+
+def _message_id(message: Message | None) -> str | None:
+    return None if message is None else message.id
+
+
+def _register(converter: cattrs.Converter, cls: type) -> None:
+    overrides = _overrides(cls)
+    converter.register_structure_hook(cls, make_dict_structure_fn(cls, converter, **overrides))
+    plain: Callable[[Any], dict[str, Any]] = make_dict_unstructure_fn(
+        cls, converter, _cattrs_omit_if_default=True, **overrides
+    )
+    tag: str | None = getattr(cls, "tag", None)
+    converter.register_unstructure_hook(cls, plain if tag is None else _with_tag(plain, tag))
+
+
+def _with_tag(plain: Callable[[Any], dict[str, Any]], tag: str) -> Callable[[Any], dict[str, Any]]:
+    def unstructure(value: Any) -> dict[str, Any]:
+        data = plain(value)
+        data["type"] = tag
+        return data
+
+    return unstructure
+
+
+def _register_union(converter: cattrs.Converter, union: Any, classes: dict[str, type]) -> None:
+    structures = {tag: converter.get_structure_hook(cls) for tag, cls in classes.items()}
+
+    def structure(value: Any, _: Any) -> Any:
+        tag = fields_of(value).get("type")
+        if not isinstance(tag, str) or tag not in structures:
+            raise ValueError(f"type: expected one of {', '.join(sorted(classes))}; got {tag!r}")
+        return structures[tag](value, classes[tag])
+
+    converter.register_structure_hook_func(lambda kind: kind == union, structure)
+    converter.register_unstructure_hook_func(lambda kind: kind == union, converter.unstructure)
+
+
+def where_wrong(error: Exception) -> str:
+    """The paths of the first bad fields, and what is wrong with them."""
+    return "; ".join(cattrs.transform_error(error, path="$")[:3])
