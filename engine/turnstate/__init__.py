@@ -13,6 +13,8 @@ Elbe, Oder, Rhine
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from turnstate_states.content import File, Image, Text
 from turnstate_states.events import (
     ApprovalRequested,
@@ -73,9 +75,11 @@ from .results import Result, SessionInfo
 from .session import Session, SessionHandle
 from .stores.base import Store
 from .stores.memory import MemoryStore
-from .stores.sqlite import SQLiteStore
 from .tools import Tool, ToolContext, tool
 from .turns import Turn
+
+if TYPE_CHECKING:
+    from .stores.sqlite import SQLiteStore
 
 __all__ = [
     "Again",
@@ -156,3 +160,12 @@ __all__ = [
     "Warned",
     "tool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the store when it is first asked for, so that importing the package is quick."""
+    if name == "SQLiteStore":
+        from .stores.sqlite import SQLiteStore
+
+        return SQLiteStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,6 +16,7 @@ from typing_extensions import TypeVar
 
 from turnstate_states import codec
 from turnstate_states.errors import InvalidInput, StoreError
+from turnstate_states.stepping import compiled
 
 from .agent import Agent
 from .clock import Clock
@@ -93,6 +94,7 @@ class Engine(Generic[D]):
         if self._manager is not None:
             raise InvalidInput("this engine is open already; make another Engine for the same store instead")
         codec.converter()
+        compiled()
         self.closing = False
         self._claimed = False
         self.clock = Clock()

@@ -5,6 +5,8 @@ Import these names from ``turnstate.states``.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from . import codec
 from .checkpoint import FORMAT, Checkpoint, Commit, Queued
 from .content import (
@@ -23,7 +25,6 @@ from .content import (
     text_of,
 )
 from .core import SessionCore
-from .machine import EVENTS, FACTS, STATES, TABLE, EventName, Facts, NotAllowed, TurnMachine, next_state, transitions
 from .reports import (
     Activity,
     AttemptFailed,
@@ -39,6 +40,7 @@ from .reports import (
     Stopped,
 )
 from .rules import Limits, OnCrash, Rules, ToolSpec
+from .stepping import EVENTS, FACTS, STATES, EventName, Facts, NotAllowed, next_state
 from .submissions import (
     Answer,
     Delivery,
@@ -54,6 +56,9 @@ from .submissions import (
 )
 from .transcript import Conversation, Message, MessageStatus, Role, Timing, Transcript, Usage
 from .turn import SETTLED, Call, CallStatus, Decision, Ending, Failure, Grant, Outcome, StateName, Stop, TurnState
+
+if TYPE_CHECKING:
+    from .machine import TABLE, TurnMachine, transitions
 
 __all__ = [
     "EVENTS",
@@ -131,3 +136,12 @@ __all__ = [
     "text_of",
     "transitions",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the statechart when it is first asked for."""
+    if name in ("TABLE", "TurnMachine", "transitions"):
+        from . import machine
+
+        return getattr(machine, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,8 +9,8 @@ import attrs
 from . import texts
 from .content import ResultStatus, ToolCall, ToolResult
 from .events import ApprovalRequested, CallAnswered, CallProposed, CallSettled, CallStarted
-from .machine import Facts
 from .rules import ToolSpec
+from .stepping import Facts
 from .turn import Call, Grant
 from .work import Work
 

@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class EventBase:
     """What every event has.
 
@@ -62,6 +62,14 @@ class EventBase:
     at: float = 0.0
     turn: str = ""
     cause: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, field.name) == getattr(other, field.name) for field in attrs.fields(type(self)))
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.number, self.at, self.turn, self.cause))
 
     def __repr__(self) -> str:
         """The fields that are not as they are by default."""
@@ -75,7 +83,7 @@ def _default(event: EventBase, field: attrs.Attribute[Any]) -> bool:
     return bool(value == field.default) or (not value and isinstance(field.default, attrs.Factory))  # type: ignore[arg-type]
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class TurnStarted(EventBase):
     """A turn began, with a person's message, or going on from the turn ``continues``."""
 
@@ -85,7 +93,7 @@ class TurnStarted(EventBase):
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class MessageQueued(EventBase):
     """A message waits: for the next turn, or to join this one."""
 
@@ -96,7 +104,7 @@ class MessageQueued(EventBase):
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class MessageEdited(EventBase):
     """A waiting message was changed."""
 
@@ -106,7 +114,7 @@ class MessageEdited(EventBase):
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class MessageTaken(EventBase):
     """A waiting message joined the running turn."""
 
@@ -115,7 +123,7 @@ class MessageTaken(EventBase):
     message: Message
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class MessageRemoved(EventBase):
     """A waiting message was taken back."""
 
@@ -123,7 +131,7 @@ class MessageRemoved(EventBase):
     id: str
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class MessageAdded(EventBase):
     """A middleware added a message for good."""
 
@@ -131,7 +139,7 @@ class MessageAdded(EventBase):
     message: Message
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class StepStarted(EventBase):
     """A request goes to the model."""
 
@@ -140,7 +148,7 @@ class StepStarted(EventBase):
     attempt: str
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class StepEnded(EventBase):
     """An attempt ended: ``completed``, ``failed``, ``retrying`` or ``interrupted``."""
 
@@ -152,7 +160,7 @@ class StepEnded(EventBase):
     stop: Stop = ""
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class Retrying(EventBase):
     """The attempt broke; what it gave so far is void. The next one starts after ``delay`` seconds."""
 
@@ -162,7 +170,7 @@ class Retrying(EventBase):
     delay: float = 0.0
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class Replied(EventBase):
     """The model's reply is stored; also what was left of one when the turn ended (status ``incomplete``)."""
 
@@ -170,7 +178,7 @@ class Replied(EventBase):
     message: Message
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class CallProposed(EventBase):
     """The model wants a tool to run."""
 
@@ -178,7 +186,7 @@ class CallProposed(EventBase):
     call: Call
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class ApprovalRequested(EventBase):
     """A person must say whether this call may run."""
 
@@ -186,7 +194,7 @@ class ApprovalRequested(EventBase):
     call: Call
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class CallAnswered(EventBase):
     """A person said so; ``call.decision`` says who, when and why."""
 
@@ -194,7 +202,7 @@ class CallAnswered(EventBase):
     call: Call
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class CallStarted(EventBase):
     """The call may have had effects from now on."""
 
@@ -202,7 +210,7 @@ class CallStarted(EventBase):
     call: Call
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class CallSettled(EventBase):
     """The call has its one result, which is in ``message``."""
 
@@ -211,7 +219,7 @@ class CallSettled(EventBase):
     message: Message
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class TurnStopping(EventBase):
     """The turn was told to end; nothing starts any more."""
 
@@ -219,7 +227,7 @@ class TurnStopping(EventBase):
     reason: str
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class TurnEnded(EventBase):
     """The turn's end and record. ``held``: waiting messages stay until Resume or a new message releases them."""
 
@@ -236,7 +244,7 @@ class TurnEnded(EventBase):
     held: bool = False
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class GrantAdded(EventBase):
     """A person approved something for the session."""
 
@@ -244,7 +252,7 @@ class GrantAdded(EventBase):
     grant: Grant
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class GrantRevoked(EventBase):
     """An approval for the session is gone."""
 
@@ -252,7 +260,7 @@ class GrantRevoked(EventBase):
     grant: Grant
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class Custom(EventBase):
     """A middleware's own."""
 
@@ -261,7 +269,7 @@ class Custom(EventBase):
     data: Any = None
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class Warned(EventBase):
     """Something that a person should know."""
 
@@ -269,7 +277,7 @@ class Warned(EventBase):
     text: str
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class TextDelta(EventBase):
     """A piece of the reply's text; void if its attempt is retried."""
 
@@ -277,7 +285,7 @@ class TextDelta(EventBase):
     attempt: str = ""
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class ReasoningDelta(EventBase):
     """A piece of the model's reasoning."""
 
@@ -285,7 +293,7 @@ class ReasoningDelta(EventBase):
     attempt: str = ""
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class CallDelta(EventBase):
     """A piece of a call's arguments; ``slot`` is its place among the reply's calls."""
 
@@ -295,7 +303,7 @@ class CallDelta(EventBase):
     attempt: str = ""
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class CallProgress(EventBase):
     """A running tool's own report."""
 
@@ -303,7 +311,7 @@ class CallProgress(EventBase):
     value: Any
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class Lagged(EventBase):
     """You read too slowly and missed events; read on from the log after number ``after``."""
 

@@ -1,18 +1,19 @@
 """The turn as a state machine: the one definition, and the table compiled from it.
 
-:class:`TurnMachine` is what the docs draw and what tests drive. Sessions step on :data:`TABLE`, compiled from it once at
-import, because a statechart instance for each turn would cost more than everything else in a step; a test drives both
+:class:`TurnMachine` is what the docs draw and what tests drive. Sessions step on :data:`TABLE`, compiled from it once,
+because a statechart instance for each turn would cost more than everything else in a step; a test drives both
 over every state, event and combination of facts and holds them equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import attrs
 from statemachine import State, StateChart
 
+from .stepping import EVENTS, FACTS, STATES, EventName, Facts, NotAllowed, next_state
 from .turn import StateName
 
 __all__ = [
@@ -28,27 +29,6 @@ __all__ = [
     "next_state",
     "transitions",
 ]
-
-EventName = Literal["start", "repeat", "request", "retry", "reply", "ask", "answer", "settle", "abort"]
-
-
-@attrs.define
-class Facts:
-    """The facts that guards look at, and the state: the model of a :class:`TurnMachine`.
-
-    ``has_calls``: the reply has calls that are to run. ``more_to_do``: no calls, but a continuation, a steer or a hook asks
-    for one more step. ``may_run``: a call runs, may start, or is being decided without a person. ``all_settled``: every
-    call has its result.
-    """
-
-    state: StateName = "idle"
-    has_calls: bool = False
-    more_to_do: bool = False
-    may_run: bool = False
-    all_settled: bool = False
-
-
-FACTS: tuple[str, ...] = ("has_calls", "more_to_do", "may_run", "all_settled")
 
 
 class TurnMachine(StateChart[Facts]):
@@ -98,10 +78,6 @@ class Rule:
         return all(getattr(facts, name) is expected for name, expected in self.guards)
 
 
-class NotAllowed(Exception):
-    """The event has no transition from this state with these facts. Raised for a bug in this package, not for users."""
-
-
 Table = Mapping[tuple[StateName, EventName], tuple[Rule, ...]]
 
 
@@ -120,20 +96,3 @@ def transitions(machine: type[StateChart[Any]]) -> Table:
 
 
 TABLE: Table = transitions(TurnMachine)
-STATES: tuple[StateName, ...] = tuple(cast(StateName, state.value) for state in TurnMachine.states)
-EVENTS: tuple[EventName, ...] = ("start", "repeat", "request", "retry", "reply", "ask", "answer", "settle", "abort")
-
-
-def next_state(state: StateName, event: EventName, facts: object = None) -> StateName:
-    """The state that ``event`` leads to.
-
-    Raises:
-        NotAllowed: no transition fits.
-
-    >>> next_state("idle", "start")
-    'before-model'
-    """
-    for rule in TABLE.get((state, event), ()):
-        if not rule.guards or rule.allows(facts):
-            return rule.target
-    raise NotAllowed(f"{event} in {state}")

@@ -10,9 +10,9 @@ from . import texts
 from .calls import decide, propose, propose_rest, settle, settle_open
 from .content import Part, Reasoning, Text, ToolCall
 from .events import Replied, Retrying, StepEnded, StepStarted, TurnEnded, TurnStarted, Warned
-from .machine import Facts
 from .reports import AttemptFailed, AttemptReplied, Prepared, Reviewed, Stopped
 from .rules import Limits, Rules
+from .stepping import Facts
 from .transcript import Message, Usage
 from .turn import Ending, Failure, Outcome, TurnState
 from .work import Work

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from .checkpoint import Checkpoint, Commit, Queued
 from .content import Part, Text
 from .events import Custom, EventBase, MessageAdded, MessageTaken, NumberedEvent
-from .machine import EventName, Facts, next_state
 from .reports import Effects
 from .rules import Rules
+from .stepping import EventName, Facts, next_state
 from .submissions import Receipt
 from .transcript import Message, MessageStatus, Role, Timing, Transcript, Usage
 from .turn import Call, CallStatus, TurnState

@@ -12,7 +12,7 @@ from tests.servers.launch import LlamaServers, LLMock, wait_until
 from turnstate.models.base import ModelRequest, Reply, ToolDefinition
 from turnstate.models.http import Timeouts
 from turnstate.models.openai_chat import OpenAIChat
-from turnstate_states.content import Text
+from turnstate_states.content import Text, ToolCall
 from turnstate_states.errors import ModelError
 from turnstate_states.transcript import Message
 
@@ -38,7 +38,8 @@ async def respond(model: OpenAIChat, *tools: ToolDefinition) -> tuple[Reply, lis
         with trio.fail_after(PATIENCE):
             reply = await model.respond(request, lambda kind, text, slot: pieces.append((kind, text, slot)))
     finally:
-        await model.aclose()
+        with trio.CancelScope(shield=True):
+            await model.aclose()
     return reply, pieces
 
 
@@ -57,7 +58,7 @@ async def test_a_call_arrives_whole(llama_server: LlamaServers) -> None:
     """A call that the server sends in fragments has its name once and arguments that are JSON."""
     model = OpenAIChat("m", base_url=llama_server.calls.base_url, settings={"tool_choice": "required", "seed": 3})
     reply, pieces = await respond(model, LIGHT)
-    (call,) = [part for part in reply.parts if part.tag == "call"]
+    (call,) = [part for part in reply.parts if isinstance(part, ToolCall)]
     assert call.name == "light"
     assert "".join(text for kind, text, _ in pieces if kind == "arguments") == call.arguments
     assert call.arguments.replace(" ", "") in ('{"colour":"red"}', '{"colour":"green"}')
@@ -67,15 +68,11 @@ async def test_a_call_arrives_whole(llama_server: LlamaServers) -> None:
 async def test_hanging_up_frees_the_server(llama_server: LlamaServers) -> None:
     """A cancelled request is over on the server too, at once."""
     server = llama_server.endless
-    with trio.CancelScope() as scope:
-        model = OpenAIChat("m", base_url=server.base_url)
-        request = ModelRequest("s", "t1.1.1", "", (Message("m1", None, "t1", "user", (Text("hello"),), 0.0),))
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(model.respond, request, lambda kind, text, slot: None)
-            assert await trio.to_thread.run_sync(wait_until, server.busy, 10)
-            scope.cancel()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(respond, OpenAIChat("m", base_url=server.base_url))
+        assert await trio.to_thread.run_sync(wait_until, server.busy, 10)
+        nursery.cancel_scope.cancel()
     assert await trio.to_thread.run_sync(wait_until, lambda: not server.busy(), 10)
-    await model.aclose()
 
 
 @pytest.mark.parametrize(

@@ -572,12 +572,14 @@ class World:
         )
 
     def _call_print(self, call: Call) -> object:
-        decision = call.decision
+        decision = call.decision and (call.decision.verdict, call.decision.for_session, call.decision.end_turn)
+        if call.settled:
+            return (call.tool, decision)
         return (
             call.tool,
             call.status,
-            call.began,
-            decision and (decision.verdict, decision.for_session, decision.end_turn),
+            call.began > 0,
+            decision,
             bool(call.grant),
             call.edited is not None,
             call.expires_at is not None and call.expires_at <= self.now,

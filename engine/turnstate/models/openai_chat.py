@@ -10,7 +10,8 @@ from typing import Any
 from turnstate_states.errors import InvalidInput, ModelError
 
 from .base import Model, ModelRequest, OnDelta, Reply
-from .http import Channel, Timeouts, check_key, check_url, join_url, shown_url
+from .endpoint import check_key, check_url, join_url, shown_url
+from .http import Channel, Timeouts
 from .http_errors import hide
 from .openai_chat_decode import ChatDecoder
 from .openai_chat_encode import ChatEncoder

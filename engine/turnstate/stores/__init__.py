@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from .base import InboxItem, Listing, Owner, Store, StoredCommit, StoredRow, StoredSession
 from .memory import MemoryStore
-from .sqlite import SQLiteStore
+
+if TYPE_CHECKING:
+    from .sqlite import SQLiteStore
 
 __all__ = [
     "InboxItem",
@@ -17,3 +21,12 @@ __all__ = [
     "StoredRow",
     "StoredSession",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the store when it is first asked for, so that importing the package is quick."""
+    if name == "SQLiteStore":
+        from .sqlite import SQLiteStore
+
+        return SQLiteStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -148,6 +148,7 @@ def _bodies(
         joined, lengths, places = b"", "1", "0"
     if places is None:
         return [], []
+    joined = joined or b""
     ends = list(accumulate(map(int, lengths.split(","))))
     if ends[-1] == len(joined):
         starts = [0, *ends]

@@ -128,7 +128,7 @@ class WriterThread(_Thread):
         try:
             self._transaction(group)
         except BaseException as error:
-            self._roll_back()
+            _end(self._connection, "ROLLBACK")
             if len(group) > 1:
                 for asked in group:
                     self._do([asked])
@@ -155,14 +155,6 @@ class WriterThread(_Thread):
                 asked.value = cast(Work, asked.work)(self._connection)
             except StoreError as refused:
                 asked.error = refused
-
-    def _roll_back(self) -> None:
-        # A full disk or a failed write may have ended the transaction already.
-        try:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-        except sqlite3.Error:
-            pass
 
 
 class ReaderThread(_Thread):
@@ -192,9 +184,26 @@ class ReaderThread(_Thread):
         if asked.task is None:
             return
         try:
-            asked.value = patiently(self._path, lambda: cast(Work, asked.work)(self._connection))
+            asked.value = patiently(self._path, lambda: self._snapshot(cast(Work, asked.work)))
         except BaseException as error:
             asked.error = _told(self._path, error)
+
+    def _snapshot(self, work: Work) -> object:
+        """All statements of one piece of work see the same state."""
+        self._connection.execute("BEGIN")
+        try:
+            return work(self._connection)
+        finally:
+            _end(self._connection, "COMMIT")
+
+
+def _end(connection: sqlite3.Connection, how: str) -> None:
+    # A full disk or a failed read or write may have ended the transaction already.
+    try:
+        if connection.in_transaction:
+            connection.execute(how)
+    except sqlite3.Error:
+        pass
 
 
 def _is_commit(asked: _Asked) -> bool:

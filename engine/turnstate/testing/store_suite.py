@@ -317,7 +317,9 @@ class StoreSuite:
         names = [f"s{number:02}" for number in range(12)]
         async with self.claimed(tmp_path, *names) as (store, owner):
             listings = [
-                Listing(name, "title \u00e9", "waiting", n % 2 == 0, n % 3 == 0, n == 5, n, 1700000000.1, 1.5, '{"a":"b"}')
+                Listing(
+                    name, "title \u00e9", "waiting", n % 2 == 0, n % 3 == 0, n == 5, n, 1700000000.1, 1.5, '{"a":"b"}'
+                )
                 for n, name in enumerate(names)
             ]
             for listing in reversed(listings):
