@@ -386,6 +386,22 @@ async def test_a_model_error_in_the_stream_closes_the_connection() -> None:
             await server.gone.wait()
 
 
+@pytest.mark.trio
+async def test_closing_spares_a_request_under_way() -> None:
+    """Closing a model that somebody else is just using does not break that request."""
+    async with serving([HEAD, part(event("a")), 0.1, *GOOD[1:]]) as server, open_model(server) as made:
+        replies: list[Reply] = []
+
+        async def other() -> None:
+            replies.append(await made.respond(request(), ignore))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            await server.asked.wait()
+            await made.aclose()
+        assert [reply.text for reply in replies] == ["aHello"]
+
+
 def test_a_model_works_in_one_run_after_another() -> None:
     """One model object serves several runs of trio, as a module-level agent needs it."""
     made: list[OpenAIChat] = []

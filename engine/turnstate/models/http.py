@@ -115,7 +115,12 @@ class Channel:
             raise self._late(f"the answer was not finished within {limit:g} s")
 
     async def aclose(self) -> None:
-        """Close the connections. The channel can still be used, and then makes new ones."""
+        """Close the connections; nothing is done while a request is under way, since somebody else uses the model then.
+
+        The channel can still be used, and then makes new ones.
+        """
+        if self._slots.borrowed_tokens:
+            return
         client, self._client = self._client, None
         if client is not None and self._run is trio.lowlevel.current_trio_token():
             with trio.move_on_after(CLOSE_LIMIT, shield=True):

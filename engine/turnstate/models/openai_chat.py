@@ -108,7 +108,7 @@ class OpenAIChat(Model):
             raise
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections, unless a request is under way; a later request makes new ones."""
         await self._channel.aclose()
 
     def _encode(self, request: ModelRequest) -> bytes:
