@@ -371,7 +371,7 @@ class Driver:
     def waiting_result(self, turn: str) -> Result[str] | None:
         """The result of a turn that only waits for a person, or None if it does not."""
         state = self.core.turn
-        if state is None or state.id != turn or state.state != "awaiting-approval":
+        if state is None or state.id != turn or state.state != "awaiting-approval" or self._incoming:
             return None
         messages = self.messages_of(turn)
         text = next((message.text for message in reversed(messages) if message.role == "assistant"), "")

@@ -170,7 +170,14 @@ class Engine(Generic[D]):
         except StoreError as error:
             log.warning("the claims of this engine were not given up; they lapse in %g s: %s", LEASE, error)
         finally:
+            await self._close_model()
             await self.store.__aexit__(None, None, None)
+
+    async def _close_model(self) -> None:
+        try:
+            await self.agent.model.aclose()
+        except Exception:
+            log.exception("the model %s did not close its connections", self.agent.model.name)
 
     # ---- sessions
 

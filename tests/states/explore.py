@@ -10,21 +10,16 @@ from typing import Any
 
 import attrs
 
-from tests.states.ledger import Ledger, check_pairs, messages_told
-from turnstate_states.checkpoint import Commit
+from tests.states.hosted import Hosted
+from tests.states.ledger import Ledger
 from turnstate_states.codec import (
-    decode_checkpoint,
     decode_events,
-    decode_messages,
     encode_checkpoint,
-    encode_events,
-    encode_messages,
-    with_bodies,
 )
 from turnstate_states.content import Part, Reasoning, Text, ToolCall
 from turnstate_states.core import SessionCore
 from turnstate_states.errors import InvalidInput, Refused
-from turnstate_states.events import NumberedEvent, StepStarted
+from turnstate_states.events import NumberedEvent
 from turnstate_states.reports import (
     Activity,
     AttemptFailed,
@@ -44,21 +39,17 @@ from turnstate_states.submissions import (
     Answer,
     EditQueued,
     Interrupt,
-    Receipt,
     RemoveQueued,
     Resume,
     RevokeGrant,
     Send,
     Submission,
 )
-from turnstate_states.transcript import Message, Transcript, Usage
+from turnstate_states.transcript import Usage
 from turnstate_states.turn import Call, Failure, Stop, TurnState
 
 Action = tuple[str, ...]
 """What happens: a name and its choices."""
-
-SIZE_LIMIT = 6000
-"""Bytes of a checkpoint in this world: what is open in it is bounded, however long the session is."""
 
 EDITED = '{"n": 2}'
 TOOLS = {
@@ -106,21 +97,11 @@ class Scope:
 
 
 @attrs.define(eq=False)
-class World:
+class World(Hosted):
     """A session with everything around it. ``script`` is what happened so far, batch by batch."""
 
-    scope: Scope
-    core: SessionCore
-    ledger: Ledger
-    now: float = 1000.0
+    scope: Scope = attrs.field(factory=Scope)
     submissions: int = 0
-    log: list[NumberedEvent] = attrs.field(factory=list[NumberedEvent])
-    messages: dict[str, Message] = attrs.field(factory=dict[str, Message])
-    receipts: dict[str, Receipt] = attrs.field(factory=dict[str, Receipt])
-    stored: bytes = b""
-    written: list[bytes] = attrs.field(factory=list[bytes])
-    running: Activity | None = None
-    working: dict[str, None] = attrs.field(factory=dict[str, None])
     last_submission: Submission | None = None
     last_report: Report | None = None
     script: tuple[tuple[Action, ...], ...] = ()
@@ -129,7 +110,7 @@ class World:
     def new(cls, scope: Scope) -> World:
         """A world in which nothing has happened."""
         core = SessionCore.new("s", scope.rules, now=1000.0)
-        world = cls(scope, core, Ledger(scope.rules.tools))
+        world = cls(scope.rules, core, Ledger(scope.rules.tools), scope=scope)
         world.stored = encode_checkpoint(core.checkpoint)
         return world
 
@@ -153,6 +134,7 @@ class World:
         if self.scope.races and self.core.activity is not None:
             for report in self._reports():
                 batches += [(report, ("interrupt", "now")), (report, ("send", "steer"))]
+            batches.append((("crash", "after"), ("interrupt", "now")))
         return batches
 
     def _reports(self) -> list[Action]:
@@ -217,77 +199,10 @@ class World:
             for name, *choices in batch:
                 do: Callable[..., None] = getattr(self, f"_do_{name}")
                 do(*choices)
-            self._drive()
+            self.drive()
         except BaseException as error:
             error.add_note(f"after the script {self.script}")
             raise
-
-    def _drive(self) -> None:
-        core = self.core
-        for _ in range(4):
-            if core.stopping and self.running is None:
-                assert core.turn is not None
-                assert core.report(Stopped(core.turn.id), now=self.now)
-            commit = core.commit(self.now)
-            if commit is None:
-                break
-            self._write(commit)
-            self._begin(commit)
-        else:
-            raise AssertionError("the core goes on without any input")
-        if not core.stopping:
-            self.running = core.activity
-        assert encode_checkpoint(core.checkpoint) == self.stored, "a change without a commit"
-
-    def _write(self, commit: Commit) -> None:
-        """Store a commit as a store does, in bytes, and check it."""
-        stored = encode_checkpoint(commit.checkpoint)
-        assert commit.after == commit.checkpoint.sequence - 1
-        assert encode_checkpoint(decode_checkpoint(stored)) == stored
-        assert len(stored) < SIZE_LIMIT, f"the checkpoint grew to {len(stored)} bytes"
-        bodies, told = encode_messages(commit.messages), encode_events(commit.events)
-        self._check_messages(commit)
-        for message in decode_messages(bodies):
-            self.messages[message.id] = message
-        assert decode_events(told, self.messages.get) == commit.events
-        for event in commit.events:
-            self.ledger.check(event)
-        self.log += commit.events
-        for receipt in commit.receipts:
-            assert receipt.id not in self.receipts
-            self.receipts[receipt.id] = receipt
-        self._check_waiting(commit)
-        if any(isinstance(event, StepStarted) for event in commit.events):
-            check_pairs(self.core.transcript.conversation.messages())
-        self.stored = stored
-        self.written.append(b"\n".join((stored, bodies, told)))
-
-    def _check_messages(self, commit: Commit) -> None:
-        """Each message is told once, and stands below the one before it."""
-        assert [message.id for message in messages_told(commit.events)] == [message.id for message in commit.messages]
-        parent = next(reversed(self.messages), None)
-        for message in commit.messages:
-            assert message.parent == parent
-            parent = message.id
-        assert commit.checkpoint.head == self.core.transcript.head == parent
-
-    def _check_waiting(self, commit: Commit) -> None:
-        """Each message that was accepted and not consumed waits, and no other."""
-        waiting = [item.id for item in (*commit.checkpoint.steers, *commit.checkpoint.queue)]
-        assert len(waiting) <= self.scope.rules.limits.queue
-        assert sorted(waiting) == sorted(self.ledger.waiting)
-        accepted = {name for name in self.receipts if name.startswith("send")}
-        assert accepted == self.ledger.waiting.keys() | {name for name in self.ledger.consumed if name in accepted}
-
-    def _begin(self, commit: Commit) -> None:
-        """Begin the calls that the commit marks started."""
-        turn = self.core.turn
-        calls = {} if turn is None else turn.calls
-        for call in commit.started:
-            assert self.core.activity is not None
-            assert self.core.activity.kind == "execute"
-            self.working[call.id] = None
-        self.working = {name: None for name in self.working if name in calls and not calls[name].settled}
 
     def _unchanged(self, do: Callable[[], Any]) -> None:
         """Do something that must change nothing."""
@@ -351,7 +266,11 @@ class World:
         turn = self.core.turn
         active = turn is not None and not turn.final
         name = None if how == "now" else "t0"
+        before = encode_checkpoint(self.core.checkpoint)
+        stopping = self.core.stopping
         assert self._submit(Interrupt(self._id("interrupt"), name)) == (active and how == "now")
+        if stopping or how == "stale":
+            assert encode_checkpoint(self.core.checkpoint) == before
 
     def _do_twice(self) -> None:
         """The same submission again changes nothing; its id with other content is refused."""
@@ -378,6 +297,8 @@ class World:
         last = self.last_report
         if last is not None:
             self._unchanged(lambda: self._refuse(last))
+        for call in self.working:
+            self._unchanged(lambda call=call: self._refuse(CallChecked(self._key(), call, None)))  # type: ignore[misc]
 
     def _refuse(self, report: Report) -> None:
         assert not self.core.report(report, now=self.now)
@@ -501,15 +422,6 @@ class World:
         self.core = self.restored()
         self.now += 1.0
         self.core.resume(self.now)
-
-    def restored(self) -> SessionCore:
-        """A core made from nothing but what is stored."""
-        checkpoint = with_bodies(decode_checkpoint(self.stored), self.messages.get, self._event)
-        transcript = Transcript(self.messages.values(), checkpoint.head)
-        return SessionCore(checkpoint, transcript, self.scope.rules)
-
-    def _event(self, number: int) -> NumberedEvent | None:
-        return self.log[number - 1] if 0 < number <= len(self.log) else None
 
     def _happen(self, calls: Iterable[str]) -> None:
         effects = self.ledger.effects

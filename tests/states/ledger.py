@@ -46,6 +46,7 @@ class Ledger:
     attempt: str = ""
     attempts: set[str] = attrs.field(factory=set[str])
     open_calls: dict[str, int] = attrs.field(factory=dict[str, int])
+    due: set[str] = attrs.field(factory=set[str])
     asked: set[str] = attrs.field(factory=set[str])
     seen_calls: set[str] = attrs.field(factory=set[str])
     waiting: dict[str, None] = attrs.field(factory=dict[str, None])
@@ -56,7 +57,17 @@ class Ledger:
     def copy(self) -> Ledger:
         """An independent copy."""
         other = attrs.evolve(self)
-        for name in ("attempts", "open_calls", "asked", "seen_calls", "waiting", "consumed", "effects", "cleared"):
+        for name in (
+            "attempts",
+            "open_calls",
+            "due",
+            "asked",
+            "seen_calls",
+            "waiting",
+            "consumed",
+            "effects",
+            "cleared",
+        ):
             setattr(other, name, getattr(self, name).copy())
         return other
 
@@ -65,15 +76,19 @@ class Ledger:
         assert event.number == self.last + 1, f"event {event.number} after {self.last}"
         self.last += 1
         assert event.turn == self.turn or isinstance(event, TurnStarted), f"{event} outside of its turn"
-        assert not (event.turn == self.stopped != "" and isinstance(event, STARTS)), f"{event} after the turn was stopped"
+        assert not (event.turn == self.stopped != "" and isinstance(event, STARTS)), (
+            f"{event} after the turn was stopped"
+        )
         match event:
             case TurnStarted():
                 self._turn_started(event)
             case TurnStopping():
+                assert self.stopped != event.turn, "told to stop twice"
                 self.stopped = event.turn
             case TurnEnded():
                 assert not self.attempt, f"the turn ended inside attempt {self.attempt}"
                 assert not self.open_calls, f"the turn ended with open calls {self.open_calls}"
+                assert not self.due, f"the turn ended and calls have no result: {self.due}"
                 self.turn = ""
             case StepStarted():
                 assert not self.attempt
@@ -83,6 +98,8 @@ class Ledger:
             case StepEnded():
                 assert event.attempt == self.attempt
                 self.attempt = ""
+            case Replied():
+                self.due |= {call.id for call in event.message.calls}
             case MessageQueued() | MessageTaken() | MessageRemoved():
                 self._message(event)
             case CallProposed() | ApprovalRequested() | CallAnswered() | CallStarted() | CallSettled():
@@ -137,6 +154,7 @@ class Ledger:
 
     def _settle(self, call: Call, message: Message) -> None:
         began = self.open_calls.pop(call.id)
+        self.due.discard(call.id)
         (result,) = message.results
         assert call.status in SETTLED
         assert (result.call, result.status) == (call.id, call.status)

@@ -21,10 +21,8 @@ SCOPES = {
     "approvals": Scope(
         TIGHT,
         replies=("text", "several"),
-        answers=("session", "deny-end"),
+        answers=("approve", "session", "deny-end"),
         sends=("steer",),
-        verdicts=("allow", "ask"),
-        races=False,
         turns=1,
     ),
     "queue": Scope(replies=("text", "plain", "cut"), turns=3),

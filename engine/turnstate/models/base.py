@@ -93,7 +93,10 @@ class Model(ABC):
         """
 
     async def aclose(self) -> None:  # noqa: B027 - most models have nothing to close
-        """Close connections. The default has none."""
+        """Close connections; an engine does it when it is left. The default has none.
+
+        Other engines may use the model at the same time: what is under way goes on, and a later request connects again.
+        """
 
 
 def as_model_error(error: Exception) -> ModelError:

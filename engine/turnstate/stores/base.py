@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TypeVar
 
 import attrs
+import trio
 
 __all__ = ["InboxItem", "Listing", "Owner", "Store", "StoredCommit", "StoredRow", "StoredSession"]
 
@@ -141,21 +142,24 @@ class Store(ABC):
 
     def __init__(self) -> None:
         self._opened = 0
+        self._lock = trio.Lock()
         self._listeners: list[Callable[[str], None]] = []
 
     async def __aenter__(self: S) -> S:
         """Open it; a store that several hold is opened by the first and closed by the last."""
-        if self._opened == 0:
-            await self.open()
-        self._opened += 1
+        async with self._lock:
+            if self._opened == 0:
+                await self.open()
+            self._opened += 1
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._opened -= 1
-        if self._opened == 0:
-            await self.aclose()
+        async with self._lock:
+            self._opened -= 1
+            if self._opened == 0:
+                await self.aclose()
 
     def listen(self, told: Callable[[str], None]) -> Callable[[], None]:
         """Have ``told(session)`` called, in a trio task, after each :meth:`post` through this object.
@@ -176,7 +180,7 @@ class Store(ABC):
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Disconnect; write nothing."""
+        """Finish what was asked, then disconnect."""
 
     @abstractmethod
     async def load(self, session: str) -> StoredSession | None:

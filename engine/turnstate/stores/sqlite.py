@@ -57,6 +57,7 @@ class SQLiteStore(Store):
             raise InvalidInput(f'durability: {durability!r} is neither "full" nor "normal"')
         self.path = os.path.abspath(given)
         self.durability: Durability = durability
+        self._opening = trio.Lock()
         self._writer: WriterThread | None = None
         self._reader: ReaderThread | None = None
         self._seen: _Seen | None = None
@@ -66,16 +67,19 @@ class SQLiteStore(Store):
 
     async def open(self) -> None:
         """Create the file or check it, connect, start the threads."""
-        if self._writer is not None:
-            return
-        writing, reading = await trio.to_thread.run_sync(self._connect)
-        self._writer = WriterThread(self.path, writing)
-        self._reader = ReaderThread(self.path, reading)
+        async with self._opening:
+            if self._writer is not None:
+                return
+            writing, reading = await trio.to_thread.run_sync(self._connect)
+            # A new connection counts versions anew.
+            self._seen = None
+            self._writer = WriterThread(self.path, writing)
+            self._reader = ReaderThread(self.path, reading)
 
     async def aclose(self) -> None:
         """Finish the writes that were asked for, end the threads, disconnect."""
         writer, reader = self._writer, self._reader
-        self._writer = self._reader = self._seen = None
+        self._writer = self._reader = None
         if reader is not None:
             await reader.aclose()
         if writer is not None:

@@ -21,6 +21,10 @@ Durability = Literal["full", "normal"]
 APPLICATION_ID = 0x7455726E
 SCHEMA_VERSION = 1
 
+HEADER_BYTES = 100
+
+NOT_OURS = "it is not a turnstate store (not a SQLite database): give another path"
+
 BUSY_SECONDS = 5.0
 """How long SQLite itself waits for a lock."""
 
@@ -144,7 +148,7 @@ def failure(path: str, error: BaseException) -> StoreError:
     elif code == sqlite3.SQLITE_CANTOPEN:
         text = "it cannot be opened: check that the file and its directory can be read and written"
     elif code == sqlite3.SQLITE_NOTADB:
-        text = "it is not a turnstate store (not a SQLite database): give another path"
+        text = NOT_OURS
     elif code == sqlite3.SQLITE_CORRUPT:
         text = "the file is damaged: put a copy back, or save what can be read with the sqlite3 shell's .recover"
     elif isinstance(error, OSError):
@@ -183,19 +187,41 @@ def _check_place(path: str) -> None:
 
 def _check_header(path: str) -> None:
     """Refuse what is not ours before anything could touch it: even opening runs another program's recovery."""
-    if os.stat(path).st_size == 0:
-        if os.path.exists(f"{path}-wal") and os.stat(f"{path}-wal").st_size > 0:
+    size = os.stat(path).st_size
+    if size == 0:
+        if _size(f"{path}-wal") > 0:
             raise StoreError(f"{path}: it is empty, but {path}-wal is not: the file was cut, put a copy back")
         return
+    if size < HEADER_BYTES:
+        raise StoreError(f"{path}: {NOT_OURS}")
+    # What another process is just writing may look cut for a moment; what is cut stays so.
+    tries = 5
+    while not _whole(path):
+        tries -= 1
+        if tries == 0:
+            raise StoreError(f"{path}: the end of the file is missing: put a copy back")
+        time.sleep(0.01)
+
+
+def _whole(path: str) -> bool:
+    """Whether the file is ours and has the length that it tells, as far as that can be seen from the file alone."""
     connection = sqlite3.connect(_uri(path, "ro") + "&immutable=1", uri=True)
     try:
         _check_ours(connection, path)
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        (page_size,) = connection.execute("PRAGMA page_size").fetchone()
     except sqlite3.DatabaseError as error:
         # In the middle of a checkpoint the file alone may be shorter than it says. The log completes it.
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
             raise
+        return True
     finally:
         connection.close()
+    return _size(path) >= pages * page_size or max(_size(f"{path}-wal"), _size(f"{path}-journal")) > 0
+
+
+def _size(path: str) -> int:
+    return os.stat(path).st_size if os.path.exists(path) else 0
 
 
 def _check_ours(connection: sqlite3.Connection, path: str) -> None:

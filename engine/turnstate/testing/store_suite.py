@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -80,7 +80,7 @@ class StoreSuite:
         return self.make_store(tmp_path) if self.shared else store
 
     @asynccontextmanager
-    async def claimed(self, tmp_path: Path, *sessions: str) -> AsyncIterator[tuple[Store, Owner]]:
+    async def claimed(self, tmp_path: Path, *sessions: str) -> AsyncGenerator[tuple[Store, Owner], None]:
         """An open store and an owner who has claimed the sessions."""
         owner = owner_of_here("owner-a")
         async with self.make_store(tmp_path) as store:

@@ -1,0 +1,99 @@
+"""Asking a person about a call, and understanding the answer."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import attrs
+
+from turnstate_states.errors import InvalidInput
+
+from ..states import Call
+from .terminal import Terminal, plain, value_text, visible
+
+__all__ = ["Said", "describe_call", "edited", "understood"]
+
+Verdict = Literal["yes", "no", "edit", "always"]
+WORDS: Mapping[str, Verdict] = {
+    "y": "yes", "yes": "yes", "n": "no", "no": "no", "e": "edit", "edit": "edit", "a": "always", "always": "always",
+}  # fmt: skip
+VALUE_ROWS = 40
+
+
+@attrs.frozen
+class Said:
+    """An answer: what, and what follows it on the line (why not, or the new arguments)."""
+
+    verdict: Verdict
+    rest: str = ""
+
+
+def understood(line: str) -> Said | None:
+    """A line as an answer to a request for approval; None if it is none.
+
+    >>> understood("n, too much"), understood("what?")
+    (Said(verdict='no', rest='too much'), None)
+    """
+    found = re.fullmatch(r"([a-z]+)(?:$|[\s,;:]+(.*))", line.strip(), re.IGNORECASE | re.DOTALL)
+    verdict = WORDS.get(found[1].lower()) if found else None
+    if found is None or verdict is None:
+        return None
+    rest = (found[2] or "").strip()
+    if rest and (verdict in ("yes", "always") or (verdict == "edit" and not rest.startswith("{") and "=" not in rest)):
+        return None
+    return Said(verdict, rest)
+
+
+def edited(call: Call, text: str) -> dict[str, Any]:
+    """The arguments of a call, changed as a person says: ``name=value`` pairs or a JSON object; what is not named stays.
+
+    >>> edited(Call("m1.0", "pay", proposed='{"to": "Ana", "euros": 120.0}'), "euros=90")
+    {'to': 'Ana', 'euros': 90}
+
+    Raises:
+        InvalidInput: it is neither.
+    """
+    current = dict(call.arguments)
+    if text.lstrip().startswith("{"):
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise InvalidInput(f"this is not JSON: {error}") from None
+        return current | value
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InvalidInput(f"this cannot be read ({error}): write name=value, or a JSON object") from None
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.isidentifier():
+            raise InvalidInput(f"{word!r} is not name=value: write such pairs, or a JSON object")
+        current[name] = value if isinstance(current.get(name), str) else _value(value)
+    return current
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def describe_call(terminal: Terminal, call: Call, indent: str = "      ") -> None:
+    """Print the arguments of a call, one below the other, long texts in rows."""
+    arguments = call.arguments
+    column = max((len(plain(name)) for name in arguments), default=0) + 2
+    for name, value in arguments.items():
+        head = f"{indent}{terminal.style(plain(name), 'dim')}" + " " * (column - len(plain(name)))
+        rest = indent + " " * column
+        if isinstance(value, str) and "\n" in value.strip():
+            rows = value.rstrip("\n").split("\n")
+            more = len(rows) - VALUE_ROWS
+            shown = [*rows[:VALUE_ROWS], *([f"… {more} more lines"] if more > 0 else [])]
+            terminal.wrapped("\n".join(map(visible, shown)), indent=rest, first=head)
+        else:
+            terminal.wrapped(value_text(value), indent=rest, first=head)

@@ -1,0 +1,154 @@
+"""The arguments that the command takes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any, NoReturn
+
+from .places import default_db, home_short
+
+__all__ = ["make_parser"]
+
+ABOUT = """\
+Run LLM agent turns that survive a crash.
+
+Start with `turnstate demo`: it needs no network and no key. Then talk to a model
+server of your own with `turnstate chat`.
+"""
+CODES = "Exit codes: 0 done, 1 failed, 2 used wrongly, 130 interrupted."
+
+DEMO = """\
+An agent in a process of its own charges a card. You answer for it, its process is
+killed in the middle of the charge, and a new process goes on with the same file.
+Everything is real but the model, which follows a script.
+"""
+CHAT = """\
+Talk to a model behind any server that speaks OpenAI Chat Completions. It may list and
+read files below the current directory; it writes one only after you approved it.
+
+A line typed while it works joins the running turn. Ctrl-C interrupts the turn, a second
+one leaves; Ctrl-D leaves. Everything said is stored: come back with --session.
+"""
+CHAT_MORE = """\
+Without a terminal each line of the input is a message, or the answer where the model
+needs approval; at its end what is still asked is denied.
+
+examples:
+  turnstate chat --base-url http://localhost:8000/v1 --model qwen3
+  echo "Which files are here?" | turnstate chat --base-url http://localhost:8000/v1 --model qwen3
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"turnstate: {message} (see {self.prog} --help)\n")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser; each command sets ``run``, a function of the parsed arguments that gives the exit code."""
+    parser = _Parser(
+        prog="turnstate", description=ABOUT, epilog=CODES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"turnstate {version('turnstate')}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
+    _add_demo(commands)
+    _add_chat(commands)
+    _add_sessions(commands)
+    _add_show(commands)
+    _add_diagram(commands)
+    return parser
+
+
+def _command(
+    commands: Any, name: str, brief: str, about: str, run: Callable[[argparse.Namespace], int], epilog: str = ""
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=brief,
+        description=about,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_demo(commands: Any) -> None:
+    def run(arguments: argparse.Namespace) -> int:
+        from .demo import demo
+
+        return demo(arguments)
+
+    parser = _command(commands, "demo", "see a turn survive SIGKILL, offline", DEMO, run)
+    parser.add_argument("--yes", "-y", action="store_true", help="answer by itself (as it does without a terminal)")
+    parser.add_argument(
+        "--crash", action="store_true", help="stop after the kill; the next `turnstate demo` goes on from there"
+    )
+    parser.add_argument("--source", action="store_true", help="print the program that runs, and end")
+    parser.add_argument("--keep", action="store_true", help="keep the files and say where they are")
+    parser.add_argument("--db", metavar="FILE", help="use this SQLite file and keep it (default: a temporary one)")
+
+
+def _add_chat(commands: Any) -> None:
+    def run(arguments: argparse.Namespace) -> int:
+        from .chat import chat
+
+        return chat(arguments)
+
+    parser = _command(commands, "chat", "talk to a model in this terminal", CHAT, run, CHAT_MORE)
+    parser.add_argument("--model", metavar="NAME", required=True, help="the model's name on the server")
+    parser.add_argument(
+        "--base-url", metavar="URL", help="such as http://localhost:8000/v1 (default: $OPENAI_BASE_URL, then OpenAI)"
+    )
+    parser.add_argument("--api-key", metavar="KEY", help="default: $OPENAI_API_KEY; without one none is sent")
+    parser.add_argument("--session", metavar="ID", help="go on with this session, or give a new one its name")
+    parser.add_argument("--instructions", metavar="TEXT", help="what the model is told first")
+    parser.add_argument("--no-tools", action="store_true", help="for servers that refuse tools")
+    _add_db(parser)
+
+
+def _add_sessions(commands: Any) -> None:
+    def run(arguments: argparse.Namespace) -> int:
+        from .listing import sessions
+
+        return sessions(arguments)
+
+    parser = _command(commands, "sessions", "list the stored sessions", "List the stored sessions.", run)
+    parser.add_argument("--waiting", action="store_true", help="only those in which a person must answer")
+    parser.add_argument("--unfinished", action="store_true", help="only those with a turn that has not ended")
+    _add_db(parser)
+
+
+def _add_show(commands: Any) -> None:
+    def run(arguments: argparse.Namespace) -> int:
+        from .show import show
+
+        return show(arguments)
+
+    about = "Print a session: what was said, where it stands, what is open, what it used."
+    parser = _command(commands, "show", "print one session", about, run)
+    parser.add_argument("session", metavar="SESSION", help="its id, see `turnstate sessions`")
+    _add_db(parser)
+
+
+def _add_diagram(commands: Any) -> None:
+    def run(arguments: argparse.Namespace) -> int:
+        from .diagram import diagram
+
+        return diagram(arguments.format)
+
+    about = "Print the diagram of a turn's states, drawn from the machine that runs."
+    parser = _command(commands, "diagram", "print the state machine", about, run)
+    parser.add_argument(
+        "--format", choices=["mermaid", "svg"], default="mermaid", help="default: mermaid; svg needs Graphviz"
+    )
+
+
+def _add_db(parser: argparse.ArgumentParser) -> None:
+    shown = home_short(default_db()).replace("%", "%%")
+    parser.add_argument("--db", metavar="FILE", help=f"the SQLite file (default: {shown})")

@@ -1,0 +1,131 @@
+"""``turnstate show``."""
+
+from __future__ import annotations
+
+import argparse
+
+import attrs
+import trio
+
+from turnstate_states.errors import TurnstateError
+
+from ..engine import check_id
+from ..states import Checkpoint, Message, Reasoning, Refusal, Text, ToolCall, ToolResult, Usage
+from ..stores.sqlite import SQLiteStore
+from .history import History, read_history
+from .listing import counted
+from .places import existing_db, home_short
+from .terminal import Terminal, call_text, moment, one_line, plain, short, shown_call
+
+__all__ = ["show"]
+
+WHO = {"user": "you", "assistant": "model", "system": "note"}
+MARKS = {"ok": "✓", "error": "✗", "denied": "✗", "not-run": "✗", "unknown": "?"}
+LONG = 1500
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """Print a session.
+
+    Raises:
+        TurnstateError: there is none of that name.
+    """
+    session = check_id(arguments.session)
+    path = existing_db(arguments.db)
+    history = None if path is None else trio.run(_read, path, session)
+    if history is None:
+        where = home_short(path) if path else "the default file, which does not exist yet"
+        raise TurnstateError(f"there is no session {session!r} in {where}; `turnstate sessions` lists them")
+    terminal = Terminal()
+    for message in history.messages:
+        _print_message(terminal, message, history)
+    if history.messages:
+        terminal.line()
+    _print_state(terminal, history)
+    return 0
+
+
+async def _read(path: str, session: str) -> History | None:
+    async with SQLiteStore(path) as store:
+        return await read_history(store, session)
+
+
+def _print_message(terminal: Terminal, message: Message, history: History) -> None:
+    label = WHO.get(message.role, "")
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            _print_result(terminal, part, history)
+        elif isinstance(part, ToolCall):
+            call = history.call(part)
+            terminal.labelled(label, shown_call(call), "cyan")
+            if call.edited is not None:
+                asked = shown_call(attrs.evolve(call, edited=None))
+                terminal.labelled("", f"(changed by a person; the model wanted {asked})", "dim")
+        elif isinstance(part, (Text, Refusal)):
+            mark = " [cut short]" if message.status == "incomplete" else ""
+            terminal.labelled(label, plain(part.text.strip()) + mark)
+        elif isinstance(part, Reasoning):
+            terminal.labelled(label, f"(thought: {short(part.text, 200)})", "dim")
+        else:
+            terminal.labelled(label, f"[{part.tag}: {short(part.url, 200)}]")
+        label = ""
+
+
+def _print_result(terminal: Terminal, result: ToolResult, history: History) -> None:
+    call = history.calls.get(result.call)
+    tool = "" if call is None else plain(call.tool)
+    text = plain(result.text.strip())
+    if len(text) > LONG:
+        text = f"{text[:LONG]}… ({len(result.text)} characters)"
+    style = {"ok": "green", "unknown": "yellow"}.get(result.status, "red")
+    terminal.labelled("", f"{MARKS[result.status]} {tool}: {text}", style)
+
+
+def _print_state(terminal: Terminal, history: History) -> None:
+    checkpoint = history.checkpoint
+    name = checkpoint.session + (f'  "{short(checkpoint.title, 60)}"' if checkpoint.title else "")
+    terminal.labelled("session", name)
+    terminal.labelled("state", _state_text(checkpoint))
+    for call in history.waiting:
+        terminal.labelled(
+            "open", f"{shown_call(call)}  asked {moment(history.asked_at[call.id])}, call {call.id}", "yellow"
+        )
+    _print_queue(terminal, history)
+    for grant in checkpoint.grants:
+        covers = "any arguments" if grant.arguments is None else call_text(grant.tool, grant.arguments)
+        terminal.labelled("allowed", f"{covers} ({grant.id})")
+    used = sum(checkpoint.usage.values(), Usage())
+    names = ", ".join(name for name in checkpoint.usage if name)
+    terminal.labelled("usage", _usage_text(used) + (f" ({one_line(names)})" if names else ""))
+    terminal.labelled("stored", f"{counted(len(history.transcript), 'message')}, {counted(checkpoint.events, 'event')}")
+
+
+def _state_text(checkpoint: Checkpoint) -> str:
+    turn = checkpoint.turn
+    if turn is None:
+        return "idle"
+    since = moment(checkpoint.updated_at)
+    if turn.outcome is None:
+        ending = f", told to end ({turn.ending.outcome})" if turn.ending is not None else ""
+        return f"{turn.state}, turn {turn.id}, step {turn.step}{ending}, since {since}"
+    reason = f" ({one_line(turn.reason)})" if turn.reason else ""
+    stop = f", stop: {turn.stop}" if turn.stop not in ("", "stop") else ""
+    counts = f"{counted(turn.steps, 'step')}, {counted(turn.calls_made, 'call')}"
+    return f"{turn.state}: {turn.outcome}{reason}{stop}, turn {turn.id}, {counts}, {since}"
+
+
+def _print_queue(terminal: Terminal, history: History) -> None:
+    held = "held until you go on: " if history.checkpoint.held else ""
+    for text in history.queued:
+        terminal.labelled("waits", f'{held}"{short(text, 200)}"')
+
+
+def _usage_text(usage: Usage) -> str:
+    if usage.input is None and usage.output is None:
+        return "not told by the model"
+    parts = [f"{usage.input or 0:,} tokens in", f"{usage.output or 0:,} out"]
+    if usage.cached:
+        parts.append(f"{usage.cached:,} cached")
+    if usage.cost is not None:
+        parts.append(f"cost {usage.cost:g}")
+    return ", ".join(parts)

@@ -1,0 +1,15 @@
+"""Fixtures of the stores' tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.register_assert_rewrite("turnstate.testing.store_suite")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a store's file is to be."""
+    return tmp_path / "sessions.db"
