@@ -5,26 +5,42 @@ Names: turn durable growth stream concurrency resume import. Without any, all of
 
 from __future__ import annotations
 
+import functools
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import trio
 
-from turnstate import ApprovalRequested, Engine, MemoryStore, Message, Session, SQLiteStore, StoreError, Text, TextDelta, tool
+from turnstate import Agent, Engine, Message, SQLiteStore, Text, TextDelta, tool
 from turnstate.states import Checkpoint, codec
 from turnstate.stores import Listing, Owner, StoredCommit, StoredRow
 from turnstate.stores.base import LIVE_OWNERS
 from turnstate.testing import ScriptedModel, call
 
 from .measure import Clock, Figure, median, repeat, rss_mb
-from .work import CALLS, PAD, STEPS, TEXT500, BareStore, CountingModel, StreamingModel, agent, bare_turn, engine, memory
+from .work import PAD, STEPS, TEXT500, BareStore, CountingModel, StreamingModel, agent, bare_turn, engine, memory
 
 RUNS = 7
+
+
+def cpu(clock: Clock) -> float:
+    """CPU seconds."""
+    return clock.cpu
+
+
+def size_of(clock: Clock) -> float:
+    """Bytes written."""
+    return float(clock.bytes)
+
+
+def wall(clock: Clock) -> float:
+    """Seconds that passed."""
+    return clock.wall
 
 
 async def bench_turn() -> list[Figure]:
@@ -35,8 +51,8 @@ async def bench_turn() -> list[Figure]:
     floor = await repeat(lambda: bare_turn([]), times=200, runs=RUNS)
     per, per_floor = 50 * STEPS / 1e3, 200 * STEPS / 1e3
     return [
-        Figure("CPU per step, memory", median(clocks, lambda c: c.cpu) / per, "ms", median(floor, lambda c: c.cpu) / per_floor),
-        Figure("wall per step, memory", median(clocks, lambda c: c.wall) / per, "ms", median(floor, lambda c: c.wall) / per_floor),
+        Figure(f"{name} per step, memory", median(clocks, what) / per, "ms", median(floor, what) / per_floor)
+        for name, what in (("CPU", cpu), ("wall", wall))
     ]
 
 
@@ -57,9 +73,9 @@ async def bench_durable() -> list[Figure]:
 
 
 DURABLE: tuple[tuple[str, str, float, Callable[[Clock], float]], ...] = (
-    ("wall", "ms", 1e3, lambda c: c.wall),
-    ("CPU", "ms", 1e3, lambda c: c.cpu),
-    ("written", "KB", 1e-3, lambda c: float(c.bytes)),
+    ("wall", "ms", 1e3, wall),
+    ("CPU", "ms", 1e3, cpu),
+    ("written", "KB", 1e-3, size_of),
 )
 
 
@@ -97,8 +113,8 @@ async def bench_growth() -> list[Figure]:
                             await session.run("go")
                         clocks.append(clock)
             figures += [
-                Figure(f"step behind {size} messages: wall", median(clocks[1:], lambda c: c.wall) / STEPS * 1e3, "ms"),
-                Figure(f"step behind {size} messages: written", median(clocks[1:], lambda c: c.bytes) / STEPS / 1e3, "KB"),
+                Figure(f"step behind {size} messages: wall", median(clocks[1:], wall) / STEPS * 1e3, "ms"),
+                Figure(f"step behind {size} messages: written", median(clocks[1:], size_of) / STEPS / 1e3, "KB"),
             ]
     return figures
 
@@ -106,24 +122,26 @@ async def bench_growth() -> list[Figure]:
 async def bench_stream() -> list[Figure]:
     """A piece of text, from the model to a subscriber."""
     pieces = 20_000
+    floor = await repeat(lambda: channel(pieces), times=1, runs=RUNS)
+    cost = median(floor, wall) / pieces * 1e6
     figures: list[Figure] = []
     for together in (1, 5, 20):
         async with engine(memory(), StreamingModel(pieces, together)) as running:
-            count = iter(range(1000))
+            reader = functools.partial(read_text, running, iter(range(1000)), pieces)
+            clocks = await repeat(reader, times=1, runs=RUNS)
+        figures.append(Figure(f"delta, {together} in a read", median(clocks, wall) / pieces * 1e6, "us", cost))
+    return figures
 
-            async def consume(running: Engine = running, count: object = count) -> None:
-                seen = 0
-                async with running.session(f"s{next(count)}").turn("go") as turn:  # type: ignore[call-overload]
-                    async for event in turn:
-                        if isinstance(event, TextDelta):
-                            seen += len(event.text) // 4
-                assert seen == pieces
 
-            clocks = await repeat(consume, times=1, runs=RUNS)
-        figures.append(Figure(f"delta, {together} in a read", median(clocks, lambda c: c.wall) / pieces * 1e6, "us"))
-    floor = await repeat(lambda: channel(pieces), times=1, runs=RUNS)
-    cost = median(floor, lambda c: c.wall) / pieces * 1e6
-    return [Figure(f.name, f.value, f.unit, cost) for f in figures]
+async def read_text(running: Engine, numbers: Iterator[int], pieces: int) -> None:
+    """Run a turn and read its text as it comes."""
+    seen = 0
+    async with running.session(f"s{next(numbers)}").turn("go") as turn:
+        async for event in turn:
+            if isinstance(event, TextDelta):
+                seen += len(event.text) // 4
+    if seen != pieces:
+        raise RuntimeError(f"{seen} of {pieces} pieces were told")
 
 
 async def channel(pieces: int) -> None:
@@ -143,13 +161,18 @@ async def channel(pieces: int) -> None:
 
 async def bench_concurrency() -> list[Figure]:
     """A thousand turns at once, each request taking 50 ms; in a process of its own."""
-    out = [subprocess.run([sys.executable, "-m", "tests.bench", "--concurrency", which], capture_output=True, text=True, check=True) for which in ("turnstate", "bare")]
-    (wall, base, peak), (floor_wall, floor_base, floor_peak) = ([float(n) for n in run.stdout.split()] for run in out)
+    wall, base, peak = _in_a_process("turnstate")
+    floor_wall, floor_base, floor_peak = _in_a_process("bare")
     return [
         Figure("1,000 turns at once: wall", wall, "s", floor_wall),
         Figure("1,000 turns at once: memory on top", peak - base, "MB", floor_peak - floor_base),
         Figure("1,000 turns at once: memory in all", peak, "MB", floor_peak),
     ]
+
+
+def _in_a_process(which: str) -> list[float]:
+    command = [sys.executable, "-m", "tests.bench", "--concurrency", which]
+    return [float(word) for word in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()]
 
 
 async def many_turns(which: str) -> None:
@@ -180,22 +203,23 @@ async def bench_resume() -> list[Figure]:
         return f"paid {amount} {PAD}"
 
     clocks: list[Clock] = []
+    asks = Agent(ScriptedModel(lambda request: call("pay", amount=1)), tools=[pay])
+    answers = Agent(StreamingModel(1, 1), tools=[pay])
     with tempfile.TemporaryDirectory() as folder:
         for run in range(RUNS + 1):
-            from turnstate import Agent
-
-            async with SQLiteStore(Path(folder) / f"{run}.db") as store:
+            path = Path(folder) / f"{run}.db"
+            async with SQLiteStore(path) as store:
                 await stored_history(store, "s", 1000)
-                async with Engine(Agent(ScriptedModel([call("pay", amount=1)]), tools=[pay]), store) as first:
+                async with Engine(asks, store) as first:
                     await first.session("s").run("go", check=False)
             with Clock() as clock:
-                async with Engine(Agent(ScriptedModel(["done"]), tools=[pay]), SQLiteStore(Path(folder) / f"{run}.db")) as second:
+                async with Engine(answers, SQLiteStore(path)) as second:
                     session = second.session("s")
                     async with session.resume() as turn:
                         await session.approve(*turn.waiting)
                         await turn.result()
             clocks.append(clock)
-    return [Figure("resume with 1,000 messages: wall", median(clocks[1:], lambda c: c.wall) * 1e3, "ms")]
+    return [Figure("resume with 1,000 messages: wall", median(clocks[1:], wall) * 1e3, "ms")]
 
 
 async def bench_import() -> list[Figure]:

@@ -60,10 +60,10 @@ def edited(call: Call, text: str) -> dict[str, Any]:
     current = dict(call.arguments)
     if text.lstrip().startswith("{"):
         try:
-            value = json.loads(text)
+            changes: dict[str, Any] = json.loads(text)
         except ValueError as error:
             raise InvalidInput(f"this is not JSON: {error}") from None
-        return current | value
+        return current | changes
     try:
         words = shlex.split(text)
     except ValueError as error:

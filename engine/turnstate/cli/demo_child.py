@@ -27,4 +27,5 @@ async def _end_with_parent(scope: trio.CancelScope) -> None:
 if __name__ == "__main__":
     # Ctrl-C is for the parent, which decides what becomes of this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    trio.run(run, *sys.argv[1:])
+    db, session, slow = sys.argv[1:]
+    trio.run(run, db, session, slow)

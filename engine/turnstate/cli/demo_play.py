@@ -162,7 +162,7 @@ class Play:
     async def _effect(self, tool: str) -> str:
         """Wait until the tool's effect is in the world."""
         with trio.fail_after(PATIENCE):
-            while not (lines := self._world(WORLD[tool])):
+            while not (lines := self._world(WORLD[tool])):  # noqa: ASYNC110 - another process writes it
                 await trio.sleep(0.01)
         return lines[-1]
 

@@ -29,13 +29,13 @@ from ..states import Call, ToolResult, text_of
 from .asking import edited, understood
 from .demo_path import StatePath
 from .lines import LineReader
-from .terminal import Terminal, plain, shown_call
+from .terminal import Terminal, plain, shown_call, value_text
 
 __all__ = ["Story"]
 
 SCRIPT: Mapping[str, str] = {"charge_card": "e euros=90", "send_receipt": "y"}
 """How the demo answers by itself."""
-DRAWN = (StepStarted, ApprovalRequested, CallStarted, CallSettled, TurnEnded)
+DRAWN = (StepStarted, ApprovalRequested, CallStarted, TurnEnded)
 MARKS = {"ok": "✓", "unknown": "?"}
 
 
@@ -88,9 +88,9 @@ class Story:
             case MessageQueued(parts=parts):
                 self.say("steer", text_of(parts))
             case MessageTaken():
-                self.say("steer", "joins the turn at this request", "dim")
+                self.say("steer", "it joins the turn, at this request", "dim")
             case CallAnswered(call) if call.status == "allowed":
-                self.say("answer", f"yes: {shown_call(call)}")
+                self.say("answer", _answer_text(call))
             case CallSettled(call, message):
                 self._tell_result(call, message.results[0])
             case TurnEnded():
@@ -140,7 +140,7 @@ class Story:
         self.terminal.write(question)
         if self.lines is None:
             said = SCRIPT.get(call.tool, "y")
-            self.terminal.line(said)
+            self.terminal.line(f"{said}  {self.terminal.style('(by itself)', 'dim')}")
             return said
         line = await self.lines.line()
         if line is None:
@@ -163,3 +163,14 @@ class Story:
         if not text:
             raise InvalidInput("say what to change, such as: e euros=90")
         return edited(call, text)
+
+
+def _answer_text(call: Call) -> str:
+    """What a person approved, and what they changed."""
+    proposed = attrs.evolve(call, edited=None).arguments
+    changed = {name: value for name, value in call.arguments.items() if proposed.get(name) != value}
+    if not changed:
+        return "yes"
+    wanted = ", ".join(f"{name}={value_text(proposed.get(name))}" for name in changed)
+    given = ", ".join(f"{name}={value_text(value)}" for name, value in changed.items())
+    return f"yes, with {given} (the model wanted {wanted})"

@@ -30,7 +30,7 @@ __all__ = [
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 ASCII = str.maketrans({"→": "->", "✓": "+", "✗": "x", "·": "-", "—": "-", "…": "...", "–": "-"})
-HIDDEN = {code: "�" for code in (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+HIDDEN = dict.fromkeys((*range(32), *range(127, 160), *range(8234, 8239), *range(8294, 8298)), "�")
 del HIDDEN[9], HIDDEN[10]
 
 

@@ -156,10 +156,11 @@ class Store(ABC):
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        async with self._lock:
-            self._opened -= 1
-            if self._opened == 0:
-                await self.aclose()
+        with trio.CancelScope(shield=True):
+            async with self._lock:
+                self._opened -= 1
+                if self._opened == 0:
+                    await self.aclose()
 
     def listen(self, told: Callable[[str], None]) -> Callable[[], None]:
         """Have ``told(session)`` called, in a trio task, after each :meth:`post` through this object.
