@@ -40,15 +40,6 @@ class Agent(Generic[D]):
 
     @overload
     def __init__(
-        self: Agent[None],
-        model: Model,
-        *,
-        instructions: str = "",
-        tools: Sequence[AnyTool] = (),
-        limits: Limits = ...,
-    ) -> None: ...
-    @overload
-    def __init__(
         self,
         model: Model,
         *,
@@ -56,6 +47,15 @@ class Agent(Generic[D]):
         tools: Sequence[AnyTool] = (),
         middleware: Sequence[Middleware[D]] = ...,
         policy: Policy[D] | None = None,
+        limits: Limits = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Agent[None],
+        model: Model,
+        *,
+        instructions: str = "",
+        tools: Sequence[AnyTool] = (),
         limits: Limits = ...,
     ) -> None: ...
     def __init__(

@@ -36,7 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except BaseException as error:
-        return _explain(only(error))
+        known = _explain(only(error))
+        if known is None:
+            raise
+        return known
     return code
 
 
@@ -52,7 +55,8 @@ def _run(argv: Sequence[str]) -> int:
     return cast(int, arguments.run(arguments))
 
 
-def _explain(error: BaseException) -> int:
+def _explain(error: BaseException) -> int | None:
+    """Say what went wrong; the exit code, or None for what is no user's doing."""
     if isinstance(error, BrokenPipeError):
         # Python would flush the stream once more at its end, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -62,7 +66,7 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, (TurnstateError, OSError)):
         print(f"turnstate: {' '.join(str(error).split())}", file=sys.stderr)
         return USAGE if isinstance(error, InvalidInput) else FAILED
-    raise error
+    return None
 
 
 def _prepare_streams() -> None:

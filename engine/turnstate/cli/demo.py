@@ -7,7 +7,7 @@ import inspect
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -65,13 +65,15 @@ def demo(arguments: argparse.Namespace) -> int:
             raise TurnstateError(
                 f"killed in the middle of send_receipt, as asked; go on with: turnstate demo --yes{db}"
             )
+        if arguments.crash and not arguments.db:
+            place.remove()
         if arguments.db or arguments.keep:
             terminal.line(f"kept: {', '.join(home_short(str(path)) for path in place.files if path.exists())}", "dim")
     return 0
 
 
 @contextmanager
-def _place(arguments: argparse.Namespace) -> Iterator[Place]:
+def _place(arguments: argparse.Namespace) -> Generator[Place]:
     """Where to run: the file that was named, a killed demo that waits to go on, or a folder that is removed."""
     left_over = state_dir() / "demo.db"
     if arguments.db:
@@ -125,7 +127,7 @@ async def _run(place: Place, crash: bool, lines: LineReader | None, terminal: Te
         if place.found:
             await play.go_on()
         elif crash:
-            return await play.begin("send_receipt")
+            return await play.crash()
         else:
             await play.whole()
     return False

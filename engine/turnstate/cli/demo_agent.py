@@ -63,7 +63,7 @@ async def send_receipt(order: str, to: str, ctx: ToolContext[Shop]) -> str:
     return f"sent to {to}"
 
 
-agent = Agent[Shop](scripted, instructions="You close orders.", tools=[look_up_order, charge_card, send_receipt])
+agent: Agent[Shop] = Agent(scripted, instructions="You close orders.", tools=[look_up_order, charge_card, send_receipt])
 
 
 async def main(db: Path, name: str = "demo", slow: str = "") -> None:

@@ -50,7 +50,7 @@ class StatePath:
                     self._go("ask")
             case CallAnswered(call) | CallSettled(call):
                 self._calls[call.id] = call
-                if self.state == "awaiting-approval":
+                if self.state == "awaiting-approval" and call.status != "asked":
                     self._go("answer")
                 if self._facts().all_settled:
                     self._go("settle")

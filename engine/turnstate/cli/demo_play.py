@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -57,7 +57,7 @@ class Play:
 
     async def whole(self) -> None:
         """A turn from its start over the kill to its end."""
-        if await self.begin("charge_card"):
+        if await self._begin("charge_card"):
             self.story.part(
                 "A new process takes the same file and goes on",
                 "charge_card has a check: a function that looks at the world. It finds the charge in the ledger, so the card "
@@ -65,6 +65,13 @@ class Play:
             )
             await self._to_the_end()
         self._sum_up()
+
+    async def crash(self) -> bool:
+        """A turn from its start to the kill; whether it came to that."""
+        killed = await self._begin("send_receipt")
+        if not killed:
+            self._sum_up()
+        return killed
 
     async def go_on(self) -> None:
         """The rest of a turn whose process was killed in an earlier run."""
@@ -86,7 +93,7 @@ class Play:
         await self._to_the_end()
         self._sum_up()
 
-    async def begin(self, victim: str) -> bool:
+    async def _begin(self, victim: str) -> bool:
         """Run the turn until the tool ``victim`` is in the middle of its work, then kill the process.
 
         Returns:
@@ -101,6 +108,7 @@ class Play:
         async with self._process(victim) as process:
             call = await self._follow(process, victim)
             if call is None:
+                story.say("no kill", f"{victim} did not run, so there is nothing to kill; say yes the next time", "dim")
                 return False
             effect = await self._effect(victim)
             story.part(
@@ -124,7 +132,7 @@ class Play:
                 await process.wait()
 
     @asynccontextmanager
-    async def _process(self, slow: str = "") -> AsyncIterator[trio.Process]:
+    async def _process(self, slow: str = "") -> AsyncGenerator[trio.Process]:
         """The agent's process. It ends when its standard input does, whatever becomes of this one."""
         command = [sys.executable, "-P", "-m", "turnstate.cli.demo_child", str(self.db), self.session, slow]
         with tempfile.TemporaryFile() as errors:
@@ -176,7 +184,10 @@ class Play:
 
     def _sum_up(self) -> None:
         story = self.story
-        story.part("What is in the world now", "Look for yourself: turnstate demo --source prints the program.")
+        story.part(
+            "What is in the world now",
+            "turnstate demo --source prints the program; turnstate demo --crash stops after the kill.",
+        )
         for name, end in (("ledger", ".ledger"), ("outbox", ".outbox")):
             story.say(name, "\n".join(self._world(end)) or "nothing")
         ended = story.ended

@@ -169,4 +169,4 @@ def _day(when: time.struct_time) -> int:
 
 def since(at: float) -> str:
     """Since when, in words."""
-    return f"since {moment(at)}"
+    return f"since {moment(at).removeprefix('today ')}"
