@@ -16,6 +16,7 @@ from .work import Work
 
 __all__ = [
     "advance_calls",
+    "ask_again",
     "canonical",
     "covering_grant",
     "decide",
@@ -49,6 +50,13 @@ def propose_rest(work: Work) -> None:
     for part in work.transcript[work.turn.reply].calls:
         if part.id not in work.turn.calls:
             propose(work, part)
+
+
+def ask_again(work: Work, grant: Grant) -> None:
+    """An approval for the session is gone: what it allowed and has not started needs another."""
+    for call in () if work.active is None else tuple(work.turn.calls.values()):
+        if call.status == "allowed" and call.grant == grant.id and call.decision is None:
+            decide(work, attrs.evolve(call, status="proposed", grant=""))
 
 
 def propose(work: Work, part: ToolCall) -> Call:
@@ -171,10 +179,9 @@ def start(work: Work, call: Call) -> None:
 def facts(work: Work) -> Facts:
     """What the guards need to know of the calls."""
     calls = work.turn.calls.values()
-    return Facts(
-        all_settled=all(call.settled for call in calls),
-        may_run=any(call.status in ("started", "checking", "proposed") for call in calls) or bool(startable(work)),
-    )
+    settled = all(call.settled for call in calls)
+    moves = settled or any(call.status in ("started", "checking", "proposed") for call in calls)
+    return Facts(all_settled=settled, can_move=moves or bool(startable(work)))
 
 
 def end_on_input(work: Work) -> None:

@@ -21,12 +21,15 @@ FORMAT = 1
 
 @attrs.frozen
 class Queued:
-    """A message that waits. ``event`` is the number of the event that holds its parts; they are not stored here again."""
+    """A message that waits. ``event`` is the number of the event that holds its parts, which are not stored here again; ``sent`` that of
+    the event that told it first.
+    """
 
     id: str
     event: int
     parts: tuple[UserPart, ...] = attrs.field(default=(), repr=False)
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any], repr=False)
+    sent: int = 0
 
 
 @attrs.define

@@ -8,11 +8,13 @@ importing the package is to be quick.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 import attrs
 import cattrs
+from cattrs.cols import list_structure_factory
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+from cattrs.v import format_exception
 
 from . import content, events, submissions, transcript, turn
 from .checkpoint import Checkpoint, Queued
@@ -32,6 +34,9 @@ ALWAYS: dict[type, tuple[str, ...]] = {Checkpoint: ("format", "session", "sequen
 """Fields that are written even where they have their default value."""
 
 
+ARRAYS: tuple[Any, ...] = (list, tuple)
+
+
 def _strict(kind: type[T], *also: type) -> Callable[[Any, Any], T]:
     allowed = (kind, *also)
 
@@ -45,6 +50,30 @@ def _strict(kind: type[T], *also: type) -> Callable[[Any, Any], T]:
 
 def _plain(value: Any, _: Any = None) -> Any:
     return value
+
+
+def _message(value: Any, _: Any) -> Message:
+    if not isinstance(value, Message):
+        raise ValueError("expected the id of a message")
+    return value
+
+
+def _is_array(kind: Any) -> bool:
+    return kind is not None and get_origin(kind) in ARRAYS
+
+
+def _array(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any, Any], Any]:
+    """How to read a list or tuple: from an array, not from anything that can be iterated."""
+    inner: Any = list.__class_getitem__(get_args(kind)[0])
+    structure = list_structure_factory(inner, converter)
+    make: Any = get_origin(kind)
+
+    def read(value: Any, _: Any) -> Any:
+        if not isinstance(value, list):
+            raise ValueError(f"expected an array, got {type(value).__name__}")
+        return make(structure(value, inner))
+
+    return read
 
 
 def _tagged(union: Any) -> dict[str, type]:
@@ -81,6 +110,7 @@ def make_converter(*, detailed: bool) -> cattrs.Converter:
         converter.register_structure_hook(kind, _strict(kind, *also))
     converter.register_structure_hook_func(_is_mapping, _plain)
     converter.register_unstructure_hook_func(_is_mapping, _plain)
+    converter.register_structure_hook_factory(_is_array, _array)
     for cls in CLASSES:
         _register(converter, cls)
     for union, classes in TAGGED:
@@ -98,7 +128,8 @@ def _overrides(cls: type) -> dict[str, Any]:
     if issubclass(cls, EventBase):
         names = attrs.fields_dict(cls)
         if "message" in names:
-            found["message"] = override(unstruct_hook=_message_id, struct_hook=_plain)
+            structure = _plain if names["message"].default is None else _message
+            found["message"] = override(unstruct_hook=_message_id, struct_hook=structure)
         if "call" in names:
             found["call"] = override(struct_hook=_plain)
     return found
@@ -110,7 +141,7 @@ def _message_id(message: Message | None) -> str | None:
 
 def _register(converter: cattrs.Converter, cls: type) -> None:
     overrides = _overrides(cls)
-    converter.register_structure_hook(cls, make_dict_structure_fn(cls, converter, **overrides))
+    converter.register_structure_hook(cls, cast(Any, make_dict_structure_fn(cls, converter, **overrides)))
     plain: Callable[[Any], dict[str, Any]] = make_dict_unstructure_fn(
         cls, converter, _cattrs_omit_if_default=True, **overrides
     )
@@ -142,4 +173,9 @@ def _register_union(converter: cattrs.Converter, union: Any, classes: dict[str, 
 
 def where_wrong(error: Exception) -> str:
     """The paths of the first bad fields, and what is wrong with them."""
-    return "; ".join(cattrs.transform_error(error, path="$")[:3])
+    return "; ".join(cattrs.transform_error(error, "$", _explain)[:3])
+
+
+def _explain(error: BaseException, kind: type | None) -> str:
+    """What is wrong: the error's own words, where it has some."""
+    return str(error) if type(error) in (ValueError, Exception) else format_exception(error, kind)

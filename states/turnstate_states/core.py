@@ -306,7 +306,7 @@ class SessionCore:
         With ``decide=False`` only what was recorded is kept: nothing new begins. What follows is decided by a later
         commit, or after :meth:`resume`.
         """
-        self._work.at(now, self._work.cause)
+        self._work.at(now)
         while decide and self._advance():
             pass
         self._prepared = None
@@ -363,7 +363,7 @@ class SessionCore:
         work = self._work
         now = facts(work)
         if turn.state == "awaiting-approval":
-            if not (now.may_run or now.all_settled):
+            if not now.can_move:
                 return False
             work.step("answer", now)
             turn.clock = work.now
@@ -374,7 +374,7 @@ class SessionCore:
             work.step("settle", now)
             enter_step(work)
             return True
-        if not now.may_run:
+        if not now.can_move:
             work.step("ask", now)
             work.count_time()
             turn.clock = None

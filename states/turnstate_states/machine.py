@@ -56,10 +56,8 @@ class TurnMachine(StateChart[Facts]):
         | streaming.to(before_model, cond="more_to_do")
         | streaming.to(complete)
     )
-    ask = executing_tools.to(awaiting_approval, unless=["may_run", "all_settled"])
-    answer = awaiting_approval.to(executing_tools, cond="may_run") | awaiting_approval.to(
-        executing_tools, cond="all_settled"
-    )
+    ask = executing_tools.to(awaiting_approval, unless="can_move")
+    answer = awaiting_approval.to(executing_tools, cond="can_move")
     settle = executing_tools.to(before_model, cond="all_settled")
     abort = (
         before_model.to(aborted) | streaming.to(aborted) | awaiting_approval.to(aborted) | executing_tools.to(aborted)

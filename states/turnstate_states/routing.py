@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from . import texts
-from .calls import allow_covered, canonical, covering_grant, settle
+from .calls import allow_covered, ask_again, canonical, covering_grant, settle
 from .checkpoint import Queued
 from .content import as_parts
 from .errors import InvalidInput, Refused
@@ -72,7 +72,7 @@ def _send(work: Work, send: Send) -> str:
         return work.turn.id
     delivery = send.delivery if work.active is not None else "queue"
     number = work.tell(MessageQueued, send.id, send.parts, delivery, send.settings)
-    item = Queued(send.id, number, send.parts, send.settings)
+    item = Queued(send.id, number, send.parts, send.settings, number)
     if delivery == "steer":
         checkpoint.steers = (*checkpoint.steers, item)
         return work.turn.id
@@ -153,7 +153,7 @@ def _answerable(work: Work, turn: TurnState, name: str, decision: Decision, edit
 
 def _apply_answer(work: Work, call: Call, answer: Answer) -> None:
     if answer.verdict == "deny":
-        work.tell(CallAnswered, call)
+        work.tell(CallAnswered, attrs.evolve(call, status="denied"))
         settle(work, call, "denied", texts.denied(answer.reason), answer.reason or "the user declined")
         return
     grant = _grant(work, call, answer.by) if answer.for_session else None
@@ -226,7 +226,7 @@ def _edit(work: Work, edit: EditQueued) -> None:
     as_parts(edit.parts)
     item = _waiting(work, edit.target)
     number = work.tell(MessageEdited, item.id, edit.parts, item.settings)
-    _replace(work, item, Queued(item.id, number, edit.parts, item.settings))
+    _replace(work, item, attrs.evolve(item, event=number, parts=edit.parts))
 
 
 def _remove(work: Work, remove: RemoveQueued) -> None:
@@ -240,5 +240,6 @@ def _revoke(work: Work, revoke: RevokeGrant) -> None:
         if grant.id == revoke.grant:
             work.checkpoint.grants = tuple(kept for kept in work.checkpoint.grants if kept != grant)
             work.tell(GrantRevoked, grant)
+            ask_again(work, grant)
             return
     raise Refused("gone", f"there is no grant {revoke.grant}")

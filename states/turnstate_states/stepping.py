@@ -26,20 +26,20 @@ class Facts:
     """The facts that guards look at, and the state: the model of a :class:`TurnMachine`.
 
     ``has_calls``: the reply has calls that are to run. ``more_to_do``: no calls, but a continuation, a steer or a hook asks
-    for one more step. ``may_run``: a call runs, may start, or is being decided without a person. ``all_settled``: every
-    call has its result.
+    for one more step. ``can_move``: a call runs, may start or is being decided without a person, or none is open.
+    ``all_settled``: every call has its result.
     """
 
     state: StateName = "idle"
     has_calls: bool = False
     more_to_do: bool = False
-    may_run: bool = False
+    can_move: bool = False
     all_settled: bool = False
 
 
 STATES: tuple[StateName, ...] = get_args(StateName)
 EVENTS: tuple[EventName, ...] = get_args(EventName)
-FACTS: tuple[str, ...] = ("has_calls", "more_to_do", "may_run", "all_settled")
+FACTS: tuple[str, ...] = ("has_calls", "more_to_do", "can_move", "all_settled")
 
 
 class NotAllowed(Exception):

@@ -6,6 +6,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
+
 from . import texts
 from .calls import decide, propose, propose_rest, settle, settle_open
 from .content import Part, Reasoning, Text, ToolCall
@@ -291,11 +293,13 @@ def _ended(work: Work, outcome: Outcome, reason: str, error: Failure | None) -> 
     turn, checkpoint = work.turn, work.checkpoint
     turn.outcome, turn.reason, turn.error = outcome, reason, error
     turn.clock = None
-    turn.ending = None
+    told, turn.ending = turn.ending, None
     turn.not_before = 0.0
     checkpoint.queue = (*checkpoint.steers, *checkpoint.queue)
     checkpoint.steers = ()
-    checkpoint.held = outcome in KEPT_WAITING
+    # Whoever wrote after the turn was told to end knew that, and wants the next one to start.
+    written_after = told is not None and any(item.sent > told.event for item in checkpoint.queue)
+    checkpoint.held = outcome in KEPT_WAITING and not written_after
 
 
 def close(work: Work) -> None:
@@ -324,6 +328,7 @@ def finish_ending(work: Work, stopped: Stopped | None = None) -> None:
     turn = work.turn
     ending = turn.ending
     assert ending is not None
+    work.cause = ending.cause or turn.cause
     not_begun = () if stopped is None else stopped.not_begun
     if stopped is not None:
         work.count_usage(stopped.model, stopped.usage)
@@ -341,8 +346,9 @@ def finish_ending(work: Work, stopped: Stopped | None = None) -> None:
 
 def _is_final(work: Work, reply: Message) -> bool:
     turn = work.turn
-    interrupted = turn.ending is not None and turn.ending.outcome == "interrupted"
-    return interrupted and not reply.calls and not turn.again and turn.stop != "pause" and not work.checkpoint.steers
+    if reply.calls or turn.again or turn.stop == "pause" or work.checkpoint.steers:
+        return False
+    return turn.reviewed or not work.rules.after_model
 
 
 def _drop_attempt(work: Work, stopped: Stopped | None) -> None:
@@ -355,5 +361,5 @@ def _drop_attempt(work: Work, stopped: Stopped | None) -> None:
 
 def tell_to_end(work: Work, ending: Ending) -> None:
     """Write that the turn is to end; from now on nothing of it starts."""
-    work.turn.ending = ending
+    work.turn.ending = attrs.evolve(ending, event=work.checkpoint.events)
     work.changed = True

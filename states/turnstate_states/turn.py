@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -36,6 +37,11 @@ CallStatus = Literal[
 SETTLED: frozenset[str] = frozenset({"ok", "error", "denied", "not-run", "unknown"})
 
 
+def _finite(value: float | None) -> float | None:
+    """JSON has no NaN and no infinity, and nobody can wait for them."""
+    return value if value is not None and math.isfinite(value) else None
+
+
 @attrs.frozen
 class Failure:
     """An error as data: what a :class:`~turnstate.ModelError` or another cause leaves in the record."""
@@ -44,7 +50,7 @@ class Failure:
     message: str = attrs.field(converter=clean_text)
     retryable: bool = False
     status: int | None = None
-    retry_after: float | None = None
+    retry_after: float | None = attrs.field(default=None, converter=_finite)
 
 
 @attrs.frozen
@@ -121,11 +127,12 @@ class Grant:
 
 @attrs.frozen
 class Ending:
-    """The turn was told to end, and how; from then on nothing starts."""
+    """The turn was told to end, and how; from then on nothing starts. ``event`` is the number of the last event before."""
 
     outcome: Outcome
     reason: str
     cause: str = ""
+    event: int = 0
 
 
 def _no_settings() -> Mapping[str, Any]:

@@ -12,14 +12,13 @@ import attrs
 
 from tests.states.hosted import Hosted
 from tests.states.ledger import Ledger
+from tests.states.scope import EDITED, REPLIES, Action, Scope
 from turnstate_states.codec import (
-    decode_events,
     encode_checkpoint,
 )
 from turnstate_states.content import Part, Reasoning, Text, ToolCall
 from turnstate_states.core import SessionCore
 from turnstate_states.errors import InvalidInput, Refused
-from turnstate_states.events import NumberedEvent
 from turnstate_states.reports import (
     Activity,
     AttemptFailed,
@@ -34,7 +33,6 @@ from turnstate_states.reports import (
     Reviewed,
     Stopped,
 )
-from turnstate_states.rules import Limits, Rules, ToolSpec
 from turnstate_states.submissions import (
     Answer,
     EditQueued,
@@ -46,54 +44,7 @@ from turnstate_states.submissions import (
     Submission,
 )
 from turnstate_states.transcript import Usage
-from turnstate_states.turn import Call, Failure, Stop, TurnState
-
-Action = tuple[str, ...]
-"""What happens: a name and its choices."""
-
-EDITED = '{"n": 2}'
-TOOLS = {
-    spec.name: spec
-    for spec in (
-        ToolSpec("plain"),
-        ToolSpec("danger", approval="always", exclusive=True, on_crash="rerun", expires=60.0),
-        ToolSpec("checked", approval="policy", on_crash="check"),
-        ToolSpec("wait", ends_on_input=True),
-    )
-}
-LIMITS = Limits(steps=3, attempts=2, resumptions=1, queue=2, grants=1, calls=4)
-PLAIN = Rules(tools=TOOLS, limits=LIMITS, delay=1.0)
-HOOKED = attrs.evolve(PLAIN, before_model=True, after_model=True, turn_ended=True, passes=2, agains=1)
-
-REPLIES: dict[str, tuple[tuple[str, ...], Stop]] = {
-    "text": ((), "stop"),
-    "pause": ((), "pause"),
-    "filtered": ((), "content-filter"),
-    "plain": (("plain",), "tool-calls"),
-    "danger": (("danger",), "tool-calls"),
-    "checked": (("checked",), "tool-calls"),
-    "wait": (("wait", "wait"), "tool-calls"),
-    "unknown": (("missing", "plain"), "tool-calls"),
-    "several": (("plain", "danger", "checked"), "tool-calls"),
-    "dangers": (("danger", "danger"), "tool-calls"),
-    "cut": (("plain", "danger"), "length"),
-    "many": (("plain",) * 5, "tool-calls"),
-}
-
-
-@attrs.frozen
-class Scope:
-    """Which of all the possible actions a search tries."""
-
-    rules: Rules = PLAIN
-    replies: tuple[str, ...] = ("text", "several", "cut")
-    answers: tuple[str, ...] = ("approve", "session", "deny-end")
-    sends: tuple[str, ...] = ("queue", "steer")
-    hooks: tuple[str, ...] = ("ok",)
-    verdicts: tuple[str, ...] = ("allow", "deny", "ask")
-    extras: bool = False
-    races: bool = True
-    turns: int | None = None
+from turnstate_states.turn import Call, Failure, TurnState
 
 
 @attrs.define(eq=False)
@@ -130,7 +81,7 @@ class World(Hosted):
         single = [*self._reports(), *self._submissions(), ("crash", "after")]
         if self.working:
             single.append(("crash", "before"))
-        batches = [(action,) for action in single]
+        batches: list[tuple[Action, ...]] = [(action,) for action in single]
         if self.scope.races and self.core.activity is not None:
             for report in self._reports():
                 batches += [(report, ("interrupt", "now")), (report, ("send", "steer"))]
@@ -465,62 +416,3 @@ class World(Hosted):
             if not self.advance() or self.core.turn is None or self.core.turn.id != first:
                 return
         raise AssertionError(f"{first} did not end")
-
-    def fingerprint(self) -> object:
-        """What decides how things go on, without ids, numbers and times."""
-        checkpoint, turn = self.core.checkpoint, self.core.turn
-        waiting = (len(checkpoint.queue), len(checkpoint.steers), checkpoint.held, len(checkpoint.grants))
-        closed = self.scope.turns is not None and checkpoint.turns
-        if turn is None or turn.closed:
-            return (*waiting, closed, turn is not None and turn.outcome)
-        steered = any(item.event > turn.steers_seen for item in checkpoint.steers)
-        return (
-            *waiting,
-            closed,
-            (turn.state, turn.steps, turn.tries, turn.resumptions, turn.hook_pass, turn.not_before > self.now),
-            (bool(turn.reply), turn.reviewed, turn.again, turn.agains, turn.outcome, self.running is None, steered),
-            turn.ending and turn.ending.outcome,
-            tuple(self._call_print(call) for call in turn.calls.values()),
-        )
-
-    def _call_print(self, call: Call) -> object:
-        decision = call.decision and (call.decision.verdict, call.decision.for_session, call.decision.end_turn)
-        if call.settled:
-            return (call.tool, decision)
-        return (
-            call.tool,
-            call.status,
-            call.began > 0,
-            decision,
-            bool(call.grant),
-            call.edited is not None,
-            call.expires_at is not None and call.expires_at <= self.now,
-            call.id in self.working,
-            bool(self.ledger.effects.get(call.id)),
-        )
-
-
-def replay(scope: Scope, script: Iterable[tuple[Action, ...]]) -> World:
-    """A new world in which the same things happen."""
-    world = World.new(scope)
-    for batch in script:
-        world.apply(*batch)
-    return world
-
-
-def check_replays(world: World) -> None:
-    """The same script gives the same bytes, and the stored log is what was told live, from any number on."""
-    assert replay(world.scope, world.script).written == world.written
-    stored: list[NumberedEvent] = []
-    for commit in world.written:
-        stored += decode_events(commit.split(b"\n")[2], world.messages.get)
-    for after in range(len(world.log) + 1):
-        assert stored[after:] == world.log[after:]
-
-
-def check_recovery(world: World) -> None:
-    """From here a crash leads, through ordinary steps, to the turn's end."""
-    for effects in ("after", "before"):
-        other = world.copy()
-        other.apply(("crash", effects))
-        other.finish()

@@ -139,9 +139,11 @@ class Ledger:
         if isinstance(event, ApprovalRequested):
             assert call.id not in self.asked, "asked twice"
             self.asked.add(call.id)
+        elif isinstance(event, CallAnswered):
+            self.asked.discard(call.id)  # if what allowed it is revoked, it may be asked for again
         elif isinstance(event, CallStarted):
             self._begin(call)
-        elif isinstance(event, CallSettled):
+        else:
             self._settle(call, event.message)
 
     def _begin(self, call: Call) -> None:

@@ -10,7 +10,9 @@ import os
 import attrs
 import pytest
 
-from tests.states.explore import HOOKED, PLAIN, Scope, World, check_recovery, check_replays
+from tests.states.explore import World
+from tests.states.scope import HOOKED, PLAIN, Scope
+from tests.states.searching import check_recovery, check_replays, fingerprint
 from turnstate_states.rules import Limits
 
 DEPTH = int(os.environ.get("TURNSTATE_SEARCH_DEPTH", "6"))
@@ -21,8 +23,9 @@ SCOPES = {
     "approvals": Scope(
         TIGHT,
         replies=("text", "several"),
-        answers=("approve", "session", "deny-end"),
+        answers=("session", "deny-end"),
         sends=("steer",),
+        verdicts=("allow", "ask"),
         turns=1,
     ),
     "queue": Scope(replies=("text", "plain", "cut"), turns=3),
@@ -42,14 +45,14 @@ def search(scope: Scope, depth: int, every: int = 40) -> tuple[int, int]:
     Recovery and replays are checked in one of ``every`` states.
     """
     level = [World.new(scope)]
-    seen = {level[0].fingerprint()}
+    seen = {fingerprint(level[0])}
     for at in range(depth):
         found: list[World] = []
         for world in level:
             for batch in world.enabled():
                 other = world.copy()
                 other.apply(*batch)
-                mark = other.fingerprint()
+                mark = fingerprint(other)
                 if mark in seen:
                     continue
                 seen.add(mark)

@@ -6,7 +6,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.states.explore import HOOKED, PLAIN, REPLIES, Action, Scope, World, check_recovery, check_replays
+from tests.states.explore import World
+from tests.states.scope import HOOKED, PLAIN, REPLIES, Action, Scope
+from tests.states.searching import check_recovery, check_replays
 
 EVERYTHING = Scope(
     PLAIN,
@@ -67,5 +69,5 @@ class Life(RuleBasedStateMachine):
 
 TestLife = Life.TestCase
 TestLife.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -64,7 +64,7 @@ class StatePath:
         calls = self._calls.values()
         settled = all(call.settled for call in calls)
         waits = any(call.status == "asked" for call in calls)
-        return Facts(has_calls=bool(calls), may_run=not settled and not waits, all_settled=settled)
+        return Facts(has_calls=bool(calls), can_move=settled or not waits, all_settled=settled)
 
     def _go(self, event: EventName) -> None:
         self.state = next_state(self.state, event, self._facts())
