@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from turnstate_states.content import File, Image, Text
+from turnstate_states.content import Audio, File, Image, Text
 from turnstate_states.events import (
     ApprovalRequested,
     CallAnswered,
@@ -88,6 +88,7 @@ __all__ = [
     "ApprovalRequested",
     "AsDeclared",
     "Ask",
+    "Audio",
     "Call",
     "CallAnswered",
     "CallDelta",

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 from . import codec
 from .checkpoint import FORMAT, Checkpoint, Commit, Queued
 from .content import (
+    Audio,
+    Citation,
     File,
+    Hosted,
     Image,
     Part,
     Reasoning,
@@ -71,11 +74,13 @@ __all__ = [
     "Answer",
     "AttemptFailed",
     "AttemptReplied",
+    "Audio",
     "Call",
     "CallChecked",
     "CallDone",
     "CallStatus",
     "Checkpoint",
+    "Citation",
     "Closed",
     "Commit",
     "Conversation",
@@ -89,6 +94,7 @@ __all__ = [
     "Failure",
     "File",
     "Grant",
+    "Hosted",
     "Image",
     "Interrupt",
     "Limits",

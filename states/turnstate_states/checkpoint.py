@@ -21,8 +21,10 @@ FORMAT = 1
 
 @attrs.frozen
 class Queued:
-    """A message that waits. ``event`` is the number of the event that holds its parts, which are not stored here again; ``sent`` that of
-    the event that told it first.
+    """A message that waits.
+
+    ``event`` is the number of the event that holds its parts, which are not stored here again; ``sent`` that of the event
+    that told it first.
     """
 
     id: str

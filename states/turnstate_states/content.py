@@ -15,7 +15,10 @@ import attrs
 from .errors import InvalidInput
 
 __all__ = [
+    "Audio",
+    "Citation",
     "File",
+    "Hosted",
     "Image",
     "Part",
     "Reasoning",
@@ -67,12 +70,22 @@ def clean_text(text: str) -> str:
 
 
 @attrs.frozen
+class Citation:
+    """Where a piece of text comes from: a URL or a document's name, its title, and the words that are quoted."""
+
+    source: str
+    title: str = ""
+    quote: str = ""
+
+
+@attrs.frozen
 class Text:
     """Plain text. ``provider`` holds what the provider that made it needs back, verbatim, by protocol."""
 
     tag: ClassVar[str] = "text"
     text: str = attrs.field(validator=_encodable)
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True)
+    citations: tuple[Citation, ...] = attrs.field(default=(), kw_only=True, repr=False)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
 
 
 @attrs.frozen
@@ -81,7 +94,7 @@ class Refusal:
 
     tag: ClassVar[str] = "refusal"
     text: str = attrs.field(validator=_encodable)
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
 
 
 @attrs.frozen
@@ -90,7 +103,7 @@ class Reasoning:
 
     tag: ClassVar[str] = "reasoning"
     text: str = attrs.field(validator=_encodable)
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
 
 
 @attrs.frozen
@@ -100,7 +113,7 @@ class Image:
     tag: ClassVar[str] = "image"
     url: str = attrs.field(validator=_encodable)
     media_type: str = ""
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
 
 
 @attrs.frozen
@@ -111,7 +124,31 @@ class File:
     url: str = attrs.field(validator=_encodable)
     name: str = ""
     media_type: str = ""
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
+
+
+@attrs.frozen
+class Audio:
+    """Recorded speech, as a ``data:`` URL."""
+
+    tag: ClassVar[str] = "audio"
+    url: str = attrs.field(validator=_encodable)
+    media_type: str = ""
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
+
+
+@attrs.frozen
+class Hosted:
+    """Something that the provider ran by itself, or a kind of item that this version does not know.
+
+    ``kind`` is the provider's own word (``web_search_call``, ``code_execution_tool_result``, ...), ``text`` what a person
+    may read of it; ``provider`` holds the item verbatim, by protocol. It goes back only to where it came from.
+    """
+
+    tag: ClassVar[str] = "hosted"
+    kind: str
+    text: str = attrs.field(default="", validator=_encodable)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
 
 
 @attrs.frozen
@@ -127,24 +164,25 @@ class ToolCall:
     name: str = attrs.field(validator=_encodable)
     arguments: str = attrs.field(validator=_encodable)
     provider_id: str = ""
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
 
 
 @attrs.frozen
 class ToolResult:
-    """The one result of a call: ``text`` is what the model reads."""
+    """The one result of a call: ``text`` is what the model reads, and ``images`` what it sees."""
 
     tag: ClassVar[str] = "result"
     call: str
     text: str = attrs.field(validator=_encodable)
     status: ResultStatus = "ok"
+    images: tuple[Image, ...] = ()
 
 
-Part = Text | Refusal | Reasoning | Image | File | ToolCall | ToolResult
-UserPart = Text | Image | File
+Part = Text | Refusal | Reasoning | Image | File | Audio | Hosted | ToolCall | ToolResult
+UserPart = Text | Image | File | Audio
 """What a person may send."""
 
-USER_PARTS = (Text, Image, File)
+USER_PARTS = (Text, Image, File, Audio)
 
 
 def as_parts(content: str | Iterable[UserPart]) -> tuple[UserPart, ...]:
@@ -154,7 +192,7 @@ def as_parts(content: str | Iterable[UserPart]) -> tuple[UserPart, ...]:
         InvalidInput: it is empty or blank, or holds something that a person cannot send.
 
     >>> as_parts("hi")
-    (Text(text='hi', provider={}),)
+    (Text(text='hi'),)
     """
     if isinstance(content, str):
         parts: tuple[UserPart, ...] = (Text(content),)
@@ -162,7 +200,9 @@ def as_parts(content: str | Iterable[UserPart]) -> tuple[UserPart, ...]:
         parts = tuple(content)
     for part in parts:
         if not isinstance(part, USER_PARTS):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput(f"message: expected text or Text, Image and File parts, got {type(part).__name__}")
+            raise InvalidInput(
+                f"message: expected text or Text, Image, File and Audio parts, got {type(part).__name__}"
+            )
     if not any(not isinstance(part, Text) or part.text.strip() for part in parts):
         raise InvalidInput("message: it is empty; write some text or add a part")
     return parts

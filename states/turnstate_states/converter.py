@@ -81,6 +81,7 @@ def _tagged(union: Any) -> dict[str, type]:
 
 
 CLASSES: tuple[type, ...] = (
+    content.Citation,
     transcript.Usage,
     transcript.Timing,
     turn.Failure,
