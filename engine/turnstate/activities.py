@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from turnstate_states.errors import ModelError
+from turnstate_states.errors import HookError, ModelError
 from turnstate_states.reports import (
     Activity,
     AttemptFailed,
@@ -22,6 +22,7 @@ from turnstate_states.transcript import Message, Timing, Usage
 from turnstate_states.turn import Failure, TurnState
 
 from .agent import Agent
+from .failures import describe, failure_in
 from .feed import Attempt, Feed
 from .middleware.base import Again, StepContext, Stop, TurnContext
 from .models.base import DeltaKind, ModelRequest, Reply, as_model_error
@@ -50,7 +51,9 @@ def failure_of(error: BaseException, kind: str = "") -> Failure:
     """An exception as data."""
     if isinstance(error, ModelError):
         return Failure(error.kind, str(error), error.retryable, error.status, error.retry_after)
-    return Failure(kind or "other", f"{type(error).__name__}: {error}")
+    if isinstance(error, HookError):
+        return Failure(kind, str(error))
+    return Failure(kind or "other", describe(error))
 
 
 async def prepare(agent: Agent[Any], context: StepContext[Any], key: Activity) -> tuple[Prepared, BaseException | None]:
@@ -59,14 +62,30 @@ async def prepare(agent: Agent[Any], context: StepContext[Any], key: Activity) -
     for item in agent.hooked("before_model"):
         own = _own_context(context)
         try:
-            said = await item.before_model(own)
-        except Exception as error:
-            log.error("before_model of %s failed", type(item).__name__, exc_info=error)
+            said: object = await item.before_model(own)
+            _expect(said, (Stop,))
+        except BaseException as raised:
+            error = _hook_error(item, "before_model", raised)
             return Prepared(key, merged(*done), error=failure_of(error, "hook")), error
         done.append(own.effects())
-        if said is not None:
+        if isinstance(said, Stop):
             return Prepared(key, merged(*done), stop=said.reason), None
     return Prepared(key, merged(*done)), None
+
+
+def _expect(said: object, kinds: tuple[type, ...]) -> None:
+    if said is not None and not isinstance(said, kinds):
+        expected = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"expected None or {expected}, got {type(said).__name__}")
+
+
+def _hook_error(item: object, hook: str, raised: BaseException) -> HookError:
+    """What a hook raised, as the error that fails the turn; what is not for the engine to handle passes."""
+    cause = failure_in(raised)
+    error = HookError(f"{hook} of {type(item).__name__} failed: {describe(cause)}")
+    error.__cause__ = cause
+    log.error("%s of %s failed", hook, type(item).__name__, exc_info=raised)
+    return error
 
 
 def _own_context(context: StepContext[Any]) -> StepContext[Any]:
@@ -102,8 +121,8 @@ async def attempt(
     model = agent.model
     try:
         reply = await model.respond(request, on_delta)
-    except Exception as raised:
-        error = as_model_error(raised)
+    except BaseException as raised:
+        error = as_model_error(failure_in(raised))
         if error is not raised:
             log.error("the model %s raised", model.name, exc_info=raised)
         return AttemptFailed(key, failure_of(error), running.parts(), model=model.name), error
@@ -124,9 +143,10 @@ async def review(agent: Agent[Any], context: StepContext[Any], key: Activity) ->
     for item in agent.hooked("after_model"):
         own = _own_context(context)
         try:
-            said = await item.after_model(own)
-        except Exception as error:
-            log.error("after_model of %s failed", type(item).__name__, exc_info=error)
+            said: object = await item.after_model(own)
+            _expect(said, (Again, Stop))
+        except BaseException as raised:
+            error = _hook_error(item, "after_model", raised)
             return Reviewed(key, merged(*done), error=failure_of(error, "hook")), error
         done.append(own.effects())
         if isinstance(said, Stop):
@@ -160,9 +180,8 @@ async def closing(agent: Agent[Any], deps: Any, session: str, turn: TurnState, k
             )
             try:
                 await item.turn_ended(own)
-            except Exception as error:
-                log.error("turn_ended of %s failed", type(item).__name__, exc_info=error)
-                errors.append(f"turn_ended of {type(item).__name__} failed: {type(error).__name__}: {error}")
+            except BaseException as raised:
+                errors.append(str(_hook_error(item, "turn_ended", raised)))
             else:
                 done.append(own.effects())
     if limit.cancelled_caught:

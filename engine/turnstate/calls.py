@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,9 @@ from turnstate_states.events import CallProgress
 from turnstate_states.reports import Activity, CallChecked, CallDone, PolicyDecided
 from turnstate_states.turn import Call
 
-from .failures import describe
+from .failures import describe, failure_in
 from .policy import Allow, AsDeclared, Ask, Deny, Verdict
-from .running import CallTask, run_check, run_tool, timed_out
+from .running import GRACE, CallTask, run_check, run_tool, timed_out
 from .tools import Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ class CallRunner:
         return bool(self._tasks)
 
     @property
+    def remain(self) -> bool:
+        """Whether there is a task of any call, also one that was left alone."""
+        return bool(self._tasks or self._lingering)
+
+    @property
     def not_begun(self) -> list[str]:
         """Calls of the turn that had the right to begin and never did."""
         return self._not_begun
@@ -61,6 +67,8 @@ class CallRunner:
             self._not_begun = []
         for call in commit.started:
             self._start(call, self._run)
+        if self._driver.engine.closing:
+            return
         for call in commit.checking:
             self._start(call, self._check)
         if turn is not None and turn.state == "executing-tools":
@@ -81,10 +89,13 @@ class CallRunner:
 
         def tell(value: object) -> None:
             event = CallProgress(call.id, value, turn=turn, at=driver.now())
-            if _in_trio():
+            if _token() is token:
                 driver.progress(event)
-            else:
+                return
+            try:
                 token.run_sync_soon(driver.progress, event)
+            except trio.RunFinishedError:
+                pass  # a function that nobody waits for any more, in a thread that outlived the run
 
         return ToolContext(
             None, session_id=driver.session, turn_id=turn, call_id=call.id, tool=call.tool, progress=tell
@@ -108,35 +119,44 @@ class CallRunner:
     async def _run(self, call: Call, task: CallTask, key: Activity) -> None:
         driver = self._driver
         tool = driver.agent.tools.by_name[call.tool]
-        if tool.spec.exclusive:
-            await self._alone(task)
         try:
             task.context.deps = driver.deps()
         except Exception as error:
             log.error("deps failed for session %s", driver.session, exc_info=error)
             driver.report(CallDone(key, call.id, "error", describe(error), describe(error)))
             return
-        done = await run_tool(tool, call.arguments_json, task, driver.engine.threads)
+        done = await run_tool(
+            tool, call.arguments_json, task, driver.engine.threads, functools.partial(self._may_begin, tool, task)
+        )
         if done is not None and task not in self._lingering:
             driver.report(CallDone(key, call.id, *done))
 
-    async def _alone(self, task: CallTask) -> None:
-        """Wait until calls of earlier turns that did not end when told are gone."""
-        with task.scope:
-            while self._lingering:
-                self._free = trio.Event()
-                await self._free.wait()
+    async def _may_begin(self, tool: Tool[..., Any], task: CallTask) -> bool:
+        """Wait until an exclusive tool is alone: calls that did not end when told are gone; whether it may begin then."""
+        while tool.spec.exclusive and self._lingering:
+            self._free = trio.Event()
+            await self._free.wait()
+        if self._driver.core.stopping:
+            return False
+        if tool.timeout is not None:
+            task.give_up_at = trio.current_time() + tool.timeout + GRACE
+            self._driver.wake()
+        return True
 
     async def _check(self, call: Call, task: CallTask, key: Activity) -> None:
         driver = self._driver
         tool = driver.agent.tools.by_name[call.tool]
         with task.scope:
-            task.context.deps = driver.deps()
-            known, text = await run_check(tool, call.arguments_json, task)
-            if known:
-                driver.report(CallChecked(key, call.id, text or None))
+            try:
+                task.context.deps = driver.deps()
+                found = await run_check(tool, call.arguments_json, task)
+            except BaseException as raised:
+                error = failure_in(raised)
+                log.warning("the check of tool %s failed in call %s", tool.name, task.id, exc_info=error)
+                reason = f"after restart ({describe(error)})"
+                driver.report(CallDone(key, call.id, "unknown", texts.unknown(reason), reason))
             else:
-                driver.report(CallDone(key, call.id, "unknown", texts.unknown(text), text))
+                driver.report(CallChecked(key, call.id, found))
 
     async def _decide(self, call: Call, task: CallTask, key: Activity) -> None:
         driver = self._driver
@@ -146,7 +166,8 @@ class CallRunner:
             try:
                 task.context.deps = driver.deps()
                 verdict = await self._verdict(tool, call, task.context)
-            except Exception as error:
+            except BaseException as raised:
+                error = failure_in(raised)
                 log.error("the policy failed for call %s of %s", call.id, call.tool, exc_info=error)
                 warning = f"the policy failed for {call.tool}, so a person is asked: {describe(error)}"
                 verdict = Ask(describe(error))
@@ -206,9 +227,8 @@ def _decided(key: Activity, call: Call, verdict: Verdict, warning: str) -> Polic
     return PolicyDecided(key, call.id, "ask", text, text)
 
 
-def _in_trio() -> bool:
+def _token() -> trio.lowlevel.TrioToken | None:
     try:
-        trio.lowlevel.current_task()
+        return trio.lowlevel.current_trio_token()
     except RuntimeError:
-        return False
-    return True
+        return None

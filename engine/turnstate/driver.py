@@ -11,68 +11,34 @@ import attrs
 import trio
 
 from turnstate_states import codec
-from turnstate_states.checkpoint import Commit
+from turnstate_states.checkpoint import Checkpoint, Commit
 from turnstate_states.content import Part
 from turnstate_states.core import SessionCore
 from turnstate_states.errors import InvalidInput, Refused, StoreError
 from turnstate_states.events import CallProgress, NumberedEvent, TurnEnded, TurnStarted
 from turnstate_states.reports import Activity, AttemptFailed, Closed, Prepared, Report, Reviewed, Stopped
 from turnstate_states.submissions import Interrupt, Receipt, Submission
-from turnstate_states.transcript import Message, Transcript
+from turnstate_states.transcript import Transcript
 
 from . import activities
 from .calls import CallRunner
 from .feed import Attempt, Feed
 from .middleware.base import StepContext
 from .models.base import ModelRequest
+from .reading import read_events
 from .records import info_of, stored_commit
-from .results import Result, calls_in
+from .results import Result
 from .stores.base import InboxItem
+from .watching import Slot, Watcher, waiting_result
 
 if TYPE_CHECKING:
     from .engine import Engine
 
-__all__ = ["Driver", "Watcher"]
+__all__ = ["Driver"]
 
 log = logging.getLogger("turnstate")
 BATCH = 64
 """Submissions that are applied before it is decided what follows, so that a flood cannot starve the turn."""
-
-
-class Slot:
-    """Where a sender waits for what became of its submission."""
-
-    def __init__(self) -> None:
-        self._done = trio.Event()
-        self.receipt: Receipt | None = None
-        self.error: Exception | None = None
-
-    def resolve(self, receipt: Receipt | None, error: Exception | None = None) -> None:
-        self.receipt, self.error = receipt, error
-        self._done.set()
-
-    async def wait(self) -> Receipt:
-        await self._done.wait()
-        if self.error is not None:
-            raise self.error
-        assert self.receipt is not None
-        return self.receipt
-
-
-@attrs.define(eq=False)
-class Watcher:
-    """Somebody who waits for a turn: the one that ``cause`` starts, or the one called ``turn``."""
-
-    cause: str = ""
-    turn: str = ""
-    started: trio.Event = attrs.field(factory=trio.Event)
-    ended: Result[str] | None = None
-    error: BaseException | None = None
-    changed: trio.Event = attrs.field(factory=trio.Event)
-
-    def poke(self) -> None:
-        self.changed.set()
-        self.changed = trio.Event()
 
 
 @attrs.define(eq=False)
@@ -108,6 +74,7 @@ class Driver:
         self._incoming: deque[Incoming] = deque()
         self._slots: list[tuple[Slot, Receipt]] = []
         self._inbox_seen: set[str] = set()
+        self._inbox_taken: set[str] = set()
         self._wake = trio.Event()
         self._running: Running | None = None
         self._cause: BaseException | None = None
@@ -117,6 +84,8 @@ class Driver:
         self._request: ModelRequest | None = None
         self._partial: tuple[Part, ...] = ()
         self.leaving = False
+        self._quiet = False
+        self.stored: Checkpoint
         self.core: SessionCore
         self.feed: Feed
         self.calls: CallRunner
@@ -134,15 +103,23 @@ class Driver:
         try:
             await self._load()
         except BaseException:
-            with trio.CancelScope(shield=True):
-                await self.store.release(self.session, self.engine.owner.id)
+            await self.release()
             raise
+
+    async def release(self) -> None:
+        """Give the claim up; where that fails it lapses."""
+        with trio.CancelScope(shield=True):
+            try:
+                await self.store.release(self.session, self.engine.owner.id)
+            except StoreError as error:
+                log.warning("the claim on session %s was not released: %s", self.session, error)
 
     async def _load(self) -> None:
         rules = self.agent.rules
         stored = await self.store.load(self.session)
         if stored is None:
             self.core = SessionCore.new(self.session, rules, now=self.now())
+            self.stored = self.core.checkpoint.copy()
         else:
             checkpoint = codec.decode_checkpoint(stored.checkpoint)
             messages = [
@@ -155,6 +132,7 @@ class Driver:
             }
             codec.with_bodies(checkpoint, transcript.get, found.get)
             self.core = SessionCore(checkpoint, transcript, rules)
+            self.stored = self.core.checkpoint.copy()
             self.core.resume(self.now())
         self.feed = Feed(self.core.checkpoint.events)
         self.calls = CallRunner(self)
@@ -170,7 +148,7 @@ class Driver:
 
     async def run(self) -> None:
         """Drive until there is nothing to do, the engine closes, or a commit fails."""
-        failure: BaseException | None = None
+        failure: Exception | None = None
         try:
             await self._loop()
         except StoreError as error:
@@ -183,27 +161,23 @@ class Driver:
         finally:
             self.leaving = True
             self._leave(failure)
-            with trio.CancelScope(shield=True):
-                try:
-                    await self.store.release(self.session, self.engine.owner.id)
-                except StoreError as error:
-                    log.warning("the claim on session %s was not released: %s", self.session, error)
+            await self.release()
             self.engine.forget(self)
             self.gone.set()
 
-    def _leave(self, failure: BaseException | None) -> None:
+    def _leave(self, failure: Exception | None) -> None:
         if self._running is not None:
             self._running.scope.cancel()
         self.calls.cancel_all()
-        reason = failure or StoreError(f"the engine closed before session {self.session} could take this")
-        error = reason if isinstance(reason, Exception) else StoreError(str(reason))
+        error = failure or StoreError(f"the engine closed before session {self.session} could take this")
         for slot, _ in self._slots:
             slot.resolve(None, error)
         for item in self._incoming:
             if item.slot is not None:
                 item.slot.resolve(None, error)
+        end = failure or StoreError(f"the engine closed; the turn of session {self.session} goes on when it is resumed")
         for watcher in self.watchers:
-            watcher.error = error
+            watcher.give_up(end)
             watcher.poke()
         self.feed.close(failure)
 
@@ -224,6 +198,11 @@ class Driver:
         self._incoming.append(Incoming(submission, slot, explicit))
         self.wake()
         return slot
+
+    def forget_taken(self) -> None:
+        """Forget which inbox submissions were dealt with: a look that begins now does not find them any more."""
+        self._inbox_seen -= self._inbox_taken
+        self._inbox_taken.clear()
 
     def post(self, item: InboxItem) -> None:
         """Take a submission of another process."""
@@ -251,17 +230,15 @@ class Driver:
             self._record_reports()
             await self._record_submissions()
             self._stop_if_told()
-            closing = self.engine.closing
-            commit = core.commit(self.now(), decide=not closing)
+            commit = core.commit(self.now(), decide=not self.engine.closing)
             if commit is not None:
                 await self._write(commit)
                 self._tell(commit)
             else:
                 self._resolve()
-            if closing and self._finished_closing():
+            self._align(commit)
+            if self.engine.closing and self._finished_closing():
                 return
-            if not closing:
-                self._align(commit)
             if self._reports or self._incoming:
                 await trio.lowlevel.cancel_shielded_checkpoint()
                 continue
@@ -283,9 +260,14 @@ class Driver:
 
     async def _record_submissions(self) -> None:
         taken = [self._incoming.popleft() for _ in range(min(BATCH, len(self._incoming)))]
-        taken.sort(key=lambda item: not isinstance(item.submission, Interrupt))
-        for item in taken:
-            await self._record(item)
+        waiting = deque(sorted(taken, key=lambda item: not isinstance(item.submission, Interrupt)))
+        try:
+            while waiting:
+                await self._record(waiting[0])
+                waiting.popleft()
+        finally:
+            # Their senders are told by whoever ends the loop.
+            self._incoming.extendleft(reversed(waiting))
 
     async def _record(self, item: Incoming) -> None:
         known: Receipt | None = None
@@ -322,7 +304,8 @@ class Driver:
         await self.store.commit(stored_commit(commit, self.engine.owner.id))
 
     def _tell(self, commit: Commit) -> None:
-        self._inbox_seen.difference_update(commit.taken)
+        self._inbox_taken.update(commit.taken)
+        self.stored = commit.checkpoint
         self._watch(commit.events)
         self.feed.tell(commit.events)
         self._resolve()
@@ -335,58 +318,41 @@ class Driver:
 
     def _watch(self, events: list[NumberedEvent]) -> None:
         for event in events:
-            if isinstance(event, TurnStarted):
-                for watcher in self.watchers:
-                    if watcher.cause == event.cause and not watcher.turn:
-                        watcher.turn = event.turn
-                        watcher.started.set()
-            elif isinstance(event, TurnEnded):
-                for watcher in self.watchers:
-                    if watcher.turn == event.turn:
-                        watcher.ended = self.result(event)
-                        watcher.error = self._cause
+            for watcher in self.watchers:
+                watcher.see(event, self.core.transcript, self._cause)
+            if isinstance(event, TurnEnded):
                 self._cause = None
-        for watcher in self.watchers:
-            watcher.poke()
 
-    def result(self, event: TurnEnded) -> Result[str]:
-        """The result of a turn that ended."""
-        messages = self.messages_of(event.turn)
-        text = next((message.text for message in reversed(messages) if message.role == "assistant"), "")
-        return Result(
-            event.turn,
-            event.outcome,
-            text,
-            text,
-            event.reason,
-            event.stop,
-            event.error,
-            event.usage,
-            calls_in(messages, {}),
-            messages,
-            event.steps,
-            event.attempts,
-        )
-
-    def waiting_result(self, turn: str) -> Result[str] | None:
-        """The result of a turn that only waits for a person, or None if it does not."""
-        state = self.core.turn
-        if state is None or state.id != turn or state.state != "awaiting-approval" or self._incoming:
+    def waiting_result(self, watcher: Watcher) -> Result[str] | None:
+        """The result of a turn that only waits for a person, or None if it does not, or something is still on its way."""
+        if not self._quiet or self._incoming or self._reports:
             return None
-        messages = self.messages_of(turn)
-        text = next((message.text for message in reversed(messages) if message.role == "assistant"), "")
-        calls = calls_in(messages, state.calls)
-        return Result(turn, "waiting", text, text, usage=state.usage, calls=calls, messages=messages, steps=state.steps)
+        return waiting_result(self.stored, self.core.transcript, watcher)
 
-    def messages_of(self, turn: str) -> list[Message]:
-        """The messages of a turn on the path."""
-        found: list[Message] = []
-        for message in reversed(self.core.transcript.path):
-            if message.turn == turn:
-                found.append(message)
-            elif found:
-                break
-        return found[::-1]
+    def runs(self, turn: str) -> bool:
+        """Whether this turn is the stored one and its end was not told yet."""
+        stored = self.stored.turn
+        return stored is not None and stored.id == turn and not stored.closed
+
+    async def find_turn(self, watcher: Watcher, turn: str) -> None:
+        """Have a watcher wait for the turn of a submission that was accepted before, or find how it ended in the log."""
+        while not watcher.turn:
+            if any(item.id == watcher.cause for item in (*self.stored.queue, *self.stored.steers)):
+                return
+            if turn and self.runs(turn):
+                watcher.turn = turn
+                return
+            events = await read_events(self.store, self.session, 0)
+            for event in events:
+                if isinstance(event, TurnStarted) and event.cause == watcher.cause:
+                    turn = event.turn
+            if not turn:
+                raise Refused("gone", f"message {watcher.cause} was taken back before its turn began")
+            if any(isinstance(event, TurnEnded) and event.turn == turn for event in events):
+                watcher.turn = turn
+                watcher.missed = True
+                for event in events:
+                    watcher.see(event, self.core.transcript, None)
 
     # ---- what a commit asks for
 
@@ -397,7 +363,7 @@ class Driver:
         if running is not None and running.key != wanted:
             running.scope.cancel()
         self.calls.align(commit)
-        if wanted is None or wanted.kind == "execute" or running is not None:
+        if self.engine.closing or wanted is None or wanted.kind == "execute" or running is not None:
             return
         self._running = Running(wanted)
         self.engine.start(self._run_activity, self._running)
@@ -406,9 +372,12 @@ class Driver:
         """One activity in its own scope, and its report."""
         try:
             with running.scope:
-                await self._perform(running.key)
+                # It may have been told to stop, by what is being written, before it came to begin.
+                if running.key == self.core.activity:
+                    await self._perform(running.key)
         except Exception as error:
-            self._fail(running.key, error)
+            if not running.scope.cancel_called:
+                self._fail(running.key, error)
         finally:
             self._running = None
             self.wake()
@@ -419,15 +388,24 @@ class Driver:
         if key.kind == "prepare":
             context = self._context(key)
             self._request = context.request
-            self.report(*await activities.prepare(self.agent, context, key))
+            self._deliver(*await activities.prepare(self.agent, context, key))
         elif key.kind == "closing":
-            self.report(await activities.closing(self.agent, self.deps(), self.session, turn, key))
+            closed = await activities.closing(self.agent, self.deps(), self.session, turn, key)
+            if self._running is not None and not (closed.error and self._running.scope.cancel_called):
+                self.report(closed)
         elif turn.reply:
             context = self._context(key)
             context.set_reply(activities.reply_of(self.core.transcript[turn.reply], turn))
-            self.report(*await activities.review(self.agent, context, key))
+            self._deliver(*await activities.review(self.agent, context, key))
         else:
             await self._attempt(key)
+
+    def _deliver(self, report: Report, error: BaseException | None) -> bool:
+        """Report what an activity did; one that broke when it was told to stop did nothing."""
+        if error is not None and (self._running is None or self._running.scope.cancel_called):
+            return False
+        self.report(report, error)
+        return True
 
     def _fail(self, key: Activity, error: Exception) -> None:
         """The host's own code raised (its deps): that fails the turn, or is told where the turn is over."""
@@ -452,8 +430,7 @@ class Driver:
         running = Attempt(request.attempt, key.turn)
         done = False
         try:
-            self.report(*await activities.attempt(self.agent, request, key, running, self.feed, self.now))
-            done = True
+            done = self._deliver(*await activities.attempt(self.agent, request, key, running, self.feed, self.now))
         finally:
             self._partial = () if done else running.parts()
 
@@ -502,7 +479,7 @@ class Driver:
 
     def _idle(self) -> bool:
         return (self.core.turn is None or self.core.turn.closed) and not (
-            self._running or self.calls.active or self.watchers or self.feed.watched
+            self._running or self.calls.remain or self.watchers or self.feed.watched
         )
 
     async def _wait(self) -> bool:
@@ -511,8 +488,12 @@ class Driver:
         idle = self._idle()
         if idle:
             deadline = min(deadline, trio.current_time() + self.engine.linger)
+        self._quiet = True
+        for watcher in self.watchers:
+            watcher.poke()
         with trio.move_on_at(deadline) as scope:
             await self._wake.wait()
+        self._quiet = False
         return not (scope.cancelled_caught and idle and self._idle() and not self._wake.is_set())
 
     def _next_deadline(self) -> float:

@@ -21,10 +21,10 @@ from turnstate_states.stepping import compiled
 from .agent import Agent
 from .clock import Clock
 from .driver import Driver
-from .failures import only
+from .failures import ends_host, without_cancelled
 from .reading import read_sessions
 from .results import SessionInfo
-from .running import ThreadList
+from .running import GRACE, ThreadList
 from .session import Session
 from .stores.base import LIVE_OWNERS, Owner, Store, process_started
 
@@ -87,8 +87,11 @@ class Engine(Generic[D]):
         self._opening: dict[str, trio.Lock] = {}
         self._manager: Any = None
         self._nursery: trio.Nursery
-        self._scope: trio.CancelScope
+        self._left: trio.Event
+        self._kept: trio.Event
+        self._claiming = trio.Lock()
         self._claimed = False
+        self._fetching = trio.Lock()
 
     async def __aenter__(self) -> Engine[D]:
         if self._manager is not None:
@@ -105,48 +108,67 @@ class Engine(Generic[D]):
         await self.store.__aenter__()
         LIVE_OWNERS.add(self.owner.id)
         self._unlisten = self.store.listen(self._told)
+        self._left, self._kept = trio.Event(), trio.Event()
         self._manager = trio.open_nursery()
-        self._nursery = await self._manager.__aenter__()
-        # The tasks end by the engine's own rules when it is left, also where the host was cancelled.
-        self._nursery.cancel_scope.shield = True
+        host: trio.Nursery = await self._manager.__aenter__()
+        with trio.CancelScope(shield=True):
+            self._nursery = await host.start(self._keep)
         return self
+
+    async def _keep(self, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+        """Hold the tasks: they end by the engine's own rules when it is left, also where the host was cancelled.
+
+        They are in a nursery of their own, since a shield around the host's code would keep that from being cancelled.
+        """
+        try:
+            with trio.CancelScope(shield=True):
+                async with trio.open_nursery() as nursery:
+                    task_status.started(nursery)
+                    await self._left.wait()
+                    nursery.cancel_scope.cancel()
+        finally:
+            self._kept.set()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         failed: BaseException | None = None
-        try:
-            await self._suspend()
-        except BaseException as error:
-            failed = error
-        self._nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            try:
+                await self._suspend()
+            except BaseException as error:  # a second Ctrl-C, for one: what still runs is cancelled now
+                failed = error
+            self._left.set()
+            await self._kept.wait()
         manager, self._manager = self._manager, None
         try:
             await manager.__aexit__(None, None, None)
-        except BaseExceptionGroup as group:
-            failed = failed or only(group)
+        except BaseException as error:
+            failed = without_cancelled(error) or failed
         finally:
             with trio.CancelScope(shield=True):
                 await self._give_up_store()
-        if failed is not None and value is None:
+        if failed is None:
+            return
+        # What the engine told the host's code when it broke is no reason to keep the cause back.
+        own = None if value is None else without_cancelled(value)
+        if own is None or isinstance(own, StoreError) or ends_host(failed):
             raise failed
-        if failed is not None and isinstance(value, trio.Cancelled):
-            raise failed
+        log.error("the engine failed as well", exc_info=failed)
 
     async def _suspend(self) -> None:
         """Let running tools end within the grace, then cancel them and wait until all drivers are gone."""
         self.closing = True
-        with trio.CancelScope(shield=True):
-            for driver in tuple(self._drivers.values()):
-                driver.wake()
-            with trio.move_on_after(self.grace):
-                await self._all_gone()
-            for driver in tuple(self._drivers.values()):
-                driver.calls.cancel_all()
-                driver.wake()
-            with trio.move_on_after(5):
-                await self._all_gone()
-            await self._wait_for_threads()
+        for driver in tuple(self._drivers.values()):
+            driver.wake()
+        with trio.move_on_after(self.grace):
+            await self._all_gone()
+        for driver in tuple(self._drivers.values()):
+            driver.calls.cancel_all()
+            driver.wake()
+        with trio.move_on_after(GRACE + 1):
+            await self._all_gone()
+        await self._wait_for_threads()
 
     async def _all_gone(self) -> None:
         for driver in tuple(self._drivers.values()):
@@ -220,8 +242,12 @@ class Engine(Generic[D]):
         if driver is not None:
             return driver
         lock = self._opening.setdefault(session, trio.Lock())
-        async with lock:
-            return self.driven(session) or await self._open(session)
+        try:
+            async with lock:
+                return self.driven(session) or await self._open(session)
+        finally:
+            if session not in self._drivers:
+                self._forget_lock(session)
 
     async def _open(self, session: str) -> Driver:
         leaving = self._drivers.get(session)
@@ -230,6 +256,9 @@ class Engine(Generic[D]):
         await self._renew_first()
         driver = Driver(self, session)
         await driver.open()
+        if self.closing:
+            await driver.release()
+            raise StoreError("the engine is closed; use it inside 'async with Engine(...)'")
         self._drivers[session] = driver
         self.start(driver.run)
         return driver
@@ -238,17 +267,23 @@ class Engine(Generic[D]):
         """A driver is gone."""
         if self._drivers.get(driver.session) is driver:
             del self._drivers[driver.session]
-            lock = self._opening.get(driver.session)
-            if lock is not None and not lock.locked():
-                del self._opening[driver.session]
+            self._forget_lock(driver.session)
+
+    def _forget_lock(self, session: str) -> None:
+        lock = self._opening.get(session)
+        if lock is not None and not lock.locked():
+            del self._opening[session]
 
     # ---- claims and the inbox
 
     async def _renew_first(self) -> None:
-        if self._claimed:
+        async with self._claiming:
+            if self._claimed:
+                return
+            await self._renew()
+            self._claimed = True
+        if self.closing:
             return
-        self._claimed = True
-        await self._renew()
         self.start(self._keep_claims)
         if self.store.poll_interval is not None:
             self.start(self._poll, self.store.poll_interval)
@@ -276,17 +311,21 @@ class Engine(Generic[D]):
 
     async def _fetch(self, sessions: list[str]) -> None:
         """Hand what other processes posted to the drivers."""
-        if not sessions:
-            return
-        try:
-            items = await self.store.inbox(sessions)
-        except StoreError as error:
-            log.warning("the inbox was not read; trying again: %s", error)
-            return
-        for item in items:
-            driver = self.driven(item.session)
-            if driver is not None:
-                driver.post(item)
+        async with self._fetching:
+            # What a driver dealt with before this look is found again only if it was sent again.
+            for session in sessions:
+                driver = self.driven(session)
+                if driver is not None:
+                    driver.forget_taken()
+            try:
+                items = await self.store.inbox(sessions) if sessions else ()
+            except StoreError as error:
+                log.warning("the inbox was not read; trying again: %s", error)
+                return
+            for item in items:
+                driver = self.driven(item.session)
+                if driver is not None:
+                    driver.post(item)
 
 
 def check_id(id: str) -> str:

@@ -98,7 +98,7 @@ class Feed:
         attempt.pieces.append(piece)
         if self._readers:
             self._entries.append(piece)
-            if self._lot:
+            if self._lot or len(self._entries) > CAPACITY:
                 self._wake()
 
     def close(self, failure: BaseException | None = None) -> None:
@@ -154,6 +154,8 @@ class Subscription:
         self._feed = feed
         self.cursor = cursor
         self.seen = feed.last
+        self.upto = feed.last
+        """What has a number up to this was told before the reader stood here, or before it was told that it lags."""
         self._ready: list[Event] = []
         self._next = 0
         self._lagged = False
@@ -163,6 +165,7 @@ class Subscription:
     def lag(self, end: int) -> None:
         """Skip to the end, and say so first."""
         self.cursor = end
+        self.upto = self._feed.last
         self._lagged = True
 
     def close(self) -> None:

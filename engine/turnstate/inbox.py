@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 
+import attrs
 import trio
 
 from turnstate_states import codec
 from turnstate_states.core import SessionCore
 from turnstate_states.errors import InvalidInput, RefusalCode, Refused
 from turnstate_states.rules import Rules
-from turnstate_states.submissions import Receipt, Submission
+from turnstate_states.submissions import Interrupt, Receipt, Submission
 
 from .reading import load
 from .stores.base import InboxItem, Store
@@ -35,27 +36,43 @@ async def post_and_wait(store: Store, session: str, submission: Submission) -> R
     """
     stored = await store.receipt(session, submission.id)
     known = None if stored is None else codec.decode_receipt(stored)
-    receipt = await _would_accept(store, session, submission, known)
+    submission, receipt = await _would_accept(store, session, submission, known)
     if receipt.duplicate:
         return receipt
     await store.post(InboxItem(session, submission.id, codec.encode_submission(submission)))
     with trio.move_on_after(PATIENCE):
-        while await _driven(store, session):
-            stored = await store.receipt(session, submission.id)
-            if stored is not None:
-                found = codec.decode_receipt(stored)
-                if found != known:
-                    return _or_raise(found)
+        while True:
+            driven = await _driven(store, session)
+            found = await _answer(store, session, submission.id)
+            if found is not None:
+                return _or_raise(found)
+            if not driven:
+                break
             await trio.sleep(0.05)
     return Receipt(submission.id)
 
 
-async def _would_accept(store: Store, session: str, submission: Submission, known: Receipt | None) -> Receipt:
-    """Try it on a copy of the stored state, so that what is surely wrong is refused at once."""
+async def _answer(store: Store, session: str, id: str) -> Receipt | None:
+    """What the driver said, once it took the submission out of the inbox; both are one commit."""
+    if any(item.id == id for item in await store.inbox([session])):
+        return None
+    stored = await store.receipt(session, id)
+    return None if stored is None else codec.decode_receipt(stored)
+
+
+async def _would_accept(
+    store: Store, session: str, submission: Submission, known: Receipt | None
+) -> tuple[Submission, Receipt]:
+    """Try it on a copy of the stored state, so that what is surely wrong is refused at once.
+
+    An interrupt of whatever runs becomes one of the turn that runs now: it may be applied much later.
+    """
     loaded = await load(store, session)
     now = time.time()
     core = SessionCore.new(session, Rules(), now=now) if loaded is None else SessionCore(*loaded, Rules())
-    return core.submit(submission, now=now, known=known)
+    if isinstance(submission, Interrupt) and submission.turn is None and core.turn is not None:
+        submission = attrs.evolve(submission, turn=core.turn.id)
+    return submission, core.submit(submission, now=now, known=known)
 
 
 async def _driven(store: Store, session: str) -> bool:

@@ -16,8 +16,8 @@ from turnstate_states import texts
 from turnstate_states.content import ResultStatus, clean_text
 from turnstate_states.errors import ToolError
 
-from .failures import describe, only
-from .tools import Tool, ToolContext, result_text
+from .failures import describe, ends_host, only
+from .tools import Tool, ToolContext, result_text, shorten
 
 __all__ = ["CallTask", "ThreadList", "run_check", "run_tool"]
 
@@ -43,11 +43,13 @@ class ThreadList:
     async def run(self, name: str, function: Callable[[], Any]) -> Any:
         """Run a function in a thread. Cancelling leaves the thread alone, and it stays listed until it ends."""
         token = object()
-
-        started: list[bool] = []
+        state: list[str] = []
 
         def body() -> Any:
-            started.append(True)
+            with self._lock:
+                if state:
+                    return None  # nobody waits any more, and it did not begin
+                state.append("began")
             try:
                 return function()
             finally:
@@ -58,9 +60,11 @@ class ThreadList:
         try:
             return await trio.to_thread.run_sync(body, abandon_on_cancel=True, limiter=self.limiter)
         except trio.Cancelled:
-            # Cancelled before a thread was free: body will never run and cannot take the name off the list.
-            if not started:
-                self._forget(token)
+            # Cancelled before a thread was free: the function will never run and cannot take its name off the list.
+            with self._lock:
+                if not state:
+                    state.append("given up")
+                    self._running.pop(token, None)
             raise
 
     def _forget(self, token: object) -> None:
@@ -92,21 +96,29 @@ Outcome = tuple[ResultStatus, str, str]
 """Status, the text for the model, a short reason."""
 
 
-async def run_tool(tool: Tool[..., Any], arguments: str, task: CallTask, threads: ThreadList) -> Outcome | None:
-    """Run a call to its end; None if it was cancelled, so that nothing is known of it.
+async def run_tool(
+    tool: Tool[..., Any],
+    arguments: str,
+    task: CallTask,
+    threads: ThreadList,
+    may_begin: Callable[[], Awaitable[bool]],
+) -> Outcome | None:
+    """Run a call to its end, once ``may_begin`` says so; None if it was cancelled: nothing is known of it.
 
     Exceptions of the tool become error results. KeyboardInterrupt, SystemExit and cancellation pass.
     """
     with task.scope:
+        if not await may_begin():
+            return None
         await trio.lowlevel.checkpoint_if_cancelled()
         task.began = True
-        if tool.timeout is not None:
-            task.give_up_at = trio.current_time() + tool.timeout + GRACE
+        done: Outcome | None = None
         with trio.move_on_after(tool.timeout if tool.timeout is not None else float("inf")) as limit:
-            return await _outcome(tool, arguments, task, threads)
-        if limit.cancelled_caught:
+            done = await _outcome(tool, arguments, task, threads, limit)
+        if done is None and limit.cancel_called and not task.scope.cancel_called:
             task.context.cancel()
             return timed_out(tool)
+        return done
     return None
 
 
@@ -116,25 +128,38 @@ def timed_out(tool: Tool[..., Any]) -> Outcome:
     return "unknown", texts.unknown(reason), reason
 
 
-async def _outcome(tool: Tool[..., Any], arguments: str, task: CallTask, threads: ThreadList) -> Outcome:
+async def _outcome(
+    tool: Tool[..., Any], arguments: str, task: CallTask, threads: ThreadList, limit: trio.CancelScope
+) -> Outcome | None:
     try:
         value = await _invoke(tool, arguments, task.context, threads)
         return "ok", result_text(value, tool.output_limit), ""
     except ToolError as error:
-        return "error", clean_text(str(error)) or "ToolError", str(error)
-    except (trio.Cancelled, KeyboardInterrupt, SystemExit, GeneratorExit):
+        return _failed(tool, clean_text(str(error)).strip() or "ToolError")
+    except (trio.Cancelled, GeneratorExit):
         raise
     except BaseException as error:
+        host = ends_host(error)
+        if host is not None:
+            raise host from None
+        if task.scope.cancel_called or limit.cancel_called:
+            # It was told to end and its way out failed: that says nothing about whether it took effect.
+            log.warning("tool %s failed when call %s was told to end", tool.name, task.id, exc_info=error)
+            return None
         cause = only(error)
-        if isinstance(cause, (trio.Cancelled, KeyboardInterrupt, SystemExit)):
-            raise
         text = describe(cause)
-        log.warning("tool %s failed in call %s: %s", tool.name, task.id, text, exc_info=error)
-        return "error", text, text
+        log.warning("tool %s failed in call %s: %s", tool.name, task.id, shorten(text, 500), exc_info=error)
+        if isinstance(cause, ToolError):
+            text = clean_text(str(cause)).strip() or "ToolError"
+        return _failed(tool, text)
     finally:
         # Nobody of a cancelled call waits for it any more; a thread may look at this.
-        if task.scope.cancel_called:
+        if task.scope.cancel_called or limit.cancel_called:
             task.context.cancel()
+
+
+def _failed(tool: Tool[..., Any], text: str) -> Outcome:
+    return "error", shorten(text, tool.output_limit), shorten(text, 500)
 
 
 async def _invoke(tool: Tool[..., Any], arguments: str, context: ToolContext[Any], threads: ThreadList) -> Any:
@@ -146,19 +171,16 @@ async def _invoke(tool: Tool[..., Any], arguments: str, context: ToolContext[Any
     return await value if inspect.isawaitable(value) else value
 
 
-async def run_check(tool: Tool[..., Any], arguments: str, task: CallTask) -> tuple[bool, str]:
+async def run_check(tool: Tool[..., Any], arguments: str, task: CallTask) -> str | None:
     """Look at the world for a call that had started when its process died.
 
     Returns:
-        Whether anything is known, and the text: of the result, or empty if the call did not happen. An exception in the
-        check leaves the outcome unknown.
+        The text of its result, or None if it did not happen. An exception leaves the outcome unknown, and so does taking
+        longer than the tool may.
     """
     check = tool.on_crash
     assert callable(check)
-    try:
-        bound = tool.bind_for(check, arguments, task.context)
+    bound = tool.bind_for(check, arguments, task.context)
+    with trio.fail_after(tool.timeout if tool.timeout is not None else float("inf")):
         value = await check(**bound)
-        return True, "" if value is None else result_text(value, tool.output_limit)
-    except Exception as error:
-        log.warning("the check of tool %s failed in call %s", tool.name, task.id, exc_info=error)
-        return False, f"after restart ({describe(error)})"
+    return None if value is None else result_text(value, tool.output_limit)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from turnstate_states.errors import StoreError
 from turnstate_states.events import Event, Lagged
 
 from .feed import Subscription
@@ -59,8 +60,9 @@ class EventStream(AbstractAsyncContextManager[AsyncIterator[Event]]):
         self._behind = True
 
     async def _catch_up(self) -> None:
-        for event in await read_events(self._store, self._session, self._last):
-            self._ready.append(event)
+        up_to = None if self._live is None else self._live.upto
+        if up_to is None or up_to > self._last:
+            self._ready.extend(await read_events(self._store, self._session, self._last, up_to))
 
     async def __anext__(self) -> Event:
         while True:
@@ -80,7 +82,9 @@ class EventStream(AbstractAsyncContextManager[AsyncIterator[Event]]):
     async def _next_live(self, live: Subscription) -> None:
         try:
             event = await live.__anext__()
-        except StopAsyncIteration:
+        except (StopAsyncIteration, StoreError):
+            # The driver is gone, in peace or not; the log tells what is true, and perhaps another driver comes.
+            live.close()
             self._live = None
             self._behind = True
             return

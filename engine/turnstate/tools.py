@@ -19,6 +19,8 @@ from typing_extensions import TypeVar
 from turnstate_states.content import clean_text
 from turnstate_states.errors import InvalidInput
 from turnstate_states.rules import ToolSpec
+from turnstate_states.transcript import Usage
+from turnstate_states.turn import Permissions
 
 from .models.base import ToolDefinition
 
@@ -37,6 +39,7 @@ CUT_OFF = "the arguments were cut off, so the tool was not run"
 class ToolContext(Generic[D]):
     """What a running tool knows; a parameter annotated with it is filled in and the model does not see it.
 
+    ``permissions`` are what the policy's verdict gives this call: a tool that reaches further must look at them.
     ``idempotency_key`` is the same each time this call is begun, also after a crash. ``cancelled`` becomes true when the
     turn ends or the call times out: a function in a thread should look at it, since nobody can end a thread.
     """
@@ -56,6 +59,8 @@ class ToolContext(Generic[D]):
         self.turn_id = turn_id
         self.call_id = call_id
         self.tool = tool
+        self.permissions = Permissions()
+        self.usage: dict[str, Usage] = {}
         self._progress = progress
         self._cancelled = threading.Event()
 
@@ -72,6 +77,10 @@ class ToolContext(Generic[D]):
     def cancel(self) -> None:
         """Say that nobody waits any more. The engine does it."""
         self._cancelled.set()
+
+    def count_usage(self, model: str, usage: Usage) -> None:
+        """Count what a model of the tool's own used; it is in the turn's and the session's usage, under that name."""
+        self.usage[model] = self.usage.get(model, Usage()) + usage
 
     def progress(self, value: object) -> None:
         """Tell subscribers how far it is; from any thread. ``value`` is anything that they can use; it is not stored."""

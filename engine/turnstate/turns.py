@@ -7,15 +7,16 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from turnstate_states.events import Event, TextDelta, TurnEnded
+from turnstate_states.events import Event, Lagged, TextDelta, TurnEnded
 from turnstate_states.submissions import Resume, Submission
 from turnstate_states.turn import Call
 
-from .driver import Driver, Watcher
+from .driver import Driver
 from .errors import TurnFailed, TurnIncomplete
 from .feed import Subscription
 from .records import waiting_calls
 from .results import Result
+from .watching import Watcher
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -44,16 +45,22 @@ class Turn:
     @property
     def waiting(self) -> list[Call]:
         """The calls that wait for a person now."""
-        turn = self._driver.core.turn
-        return waiting_calls(self._driver.core.checkpoint) if turn is not None and turn.id == self.id else []
+        return waiting_calls(self._driver.stored) if self.id and self._driver.runs(self.id) else []
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
 
     async def __anext__(self) -> Event:
         while not self._over:
+            end = self._watcher.last
+            if self._watcher.missed and end is not None:
+                self._over = True
+                return end
             event = await self._events.__anext__()
-            if event.turn == self.id or (event.turn == "" and event.number is None):
+            if isinstance(event, Lagged):
+                self._watcher.missed = True
+                return event
+            if event.turn and event.turn == self.id:
                 self._over = isinstance(event, TurnEnded)
                 return event
         raise StopAsyncIteration
@@ -73,16 +80,13 @@ class Turn:
             StoreError: the turn cannot go on here, because a commit failed.
         """
         watcher = self._watcher
-        while True:
-            result = watcher.ended or self._driver.waiting_result(self.id)
-            if result is not None:
-                break
+        while (result := watcher.ended or self._driver.waiting_result(watcher)) is None:
             if watcher.error is not None:
                 raise watcher.error
             await watcher.changed.wait()
         if check and result.outcome != "completed":
             kind = TurnFailed if result.outcome == "failed" else TurnIncomplete
-            raise kind(result) from watcher.error
+            raise kind(result) from watcher.failed
         return result
 
     def detach(self) -> None:
@@ -105,7 +109,7 @@ class TurnManager(AbstractAsyncContextManager[Turn]):
 
     async def __aenter__(self) -> Turn:
         driver = await self._engine.drive(self._session)
-        watcher = Watcher(cause=self._submission.id)
+        watcher = Watcher(self._submission.id, next=isinstance(self._submission, Resume))
         turn = self._turn = Turn(driver, watcher, driver.feed.subscribe())
         driver.watchers.append(watcher)
         try:
@@ -122,8 +126,8 @@ class TurnManager(AbstractAsyncContextManager[Turn]):
             driver.wake()
             return
         receipt = await driver.submit(self._submission, explicit=self._explicit).wait()
-        if receipt.duplicate and receipt.turn:
-            watcher.turn = receipt.turn
+        if receipt.duplicate:
+            await driver.find_turn(watcher, receipt.turn)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

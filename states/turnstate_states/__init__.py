@@ -58,7 +58,20 @@ from .submissions import (
     Verdict,
 )
 from .transcript import Conversation, Message, MessageStatus, Role, Timing, Transcript, Usage
-from .turn import SETTLED, Call, CallStatus, Decision, Ending, Failure, Grant, Outcome, StateName, Stop, TurnState
+from .turn import (
+    SETTLED,
+    Call,
+    CallStatus,
+    Decision,
+    Ending,
+    Failure,
+    Grant,
+    Outcome,
+    Permissions,
+    StateName,
+    Stop,
+    TurnState,
+)
 
 if TYPE_CHECKING:
     from .machine import TABLE, TurnMachine, transitions
@@ -104,6 +117,7 @@ __all__ = [
     "OnCrash",
     "Outcome",
     "Part",
+    "Permissions",
     "PolicyDecided",
     "Prepared",
     "Queued",

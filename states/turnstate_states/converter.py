@@ -86,6 +86,7 @@ CLASSES: tuple[type, ...] = (
     transcript.Timing,
     turn.Failure,
     turn.Decision,
+    turn.Permissions,
     turn.Call,
     turn.Grant,
     submissions.Receipt,

@@ -276,8 +276,11 @@ class SessionCore:
     def _policy_decided(self, report: PolicyDecided) -> None:
         work = self._work
         call = work.turn.calls[report.call]
+        for model, usage in report.usage.items():
+            work.count_usage(model, usage)
         if report.warning:
             work.tell(Warned, report.warning)
+        call = attrs.evolve(call, permissions=report.permissions, covers=report.covers)
         if report.verdict == "allow":
             work.put_call(attrs.evolve(call, status="allowed"))
         elif report.verdict == "deny":

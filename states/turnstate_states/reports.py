@@ -12,7 +12,7 @@ import attrs
 
 from .content import Part, ResultStatus, clean_text
 from .transcript import Timing, Usage
-from .turn import Failure, Stop
+from .turn import Failure, Permissions, Stop
 
 __all__ = [
     "Activity",
@@ -101,13 +101,20 @@ class Reviewed:
 
 @attrs.frozen
 class PolicyDecided:
-    """Something outside of the machine decided on a call. ``warning`` is told to people."""
+    """Something outside of the machine decided on a call. ``warning`` is told to people.
+
+    ``permissions`` are what the call gets, at once or when a person approves it; ``covers`` what an approval for the
+    session would cover; ``usage`` what deciding used, by model.
+    """
 
     key: Activity
     call: str
     verdict: Literal["allow", "deny", "ask"]
     reason: str = attrs.field(default="", converter=clean_text)
     warning: str = attrs.field(default="", converter=clean_text)
+    permissions: Permissions | None = None
+    covers: Literal["arguments", "tool"] = "arguments"
+    usage: Mapping[str, Usage] = attrs.field(factory=_no_usage)
 
 
 @attrs.frozen

@@ -170,7 +170,9 @@ def _grant(work: Work, call: Call, by: str) -> Grant:
         return known
     checkpoint = work.checkpoint
     checkpoint.grant_count += 1
-    grant = Grant(f"g{checkpoint.grant_count}", call.tool, canonical(call.arguments_json), by)
+    grant = Grant(
+        f"g{checkpoint.grant_count}", call.tool, None if call.covers == "tool" else canonical(call.arguments_json), by
+    )
     kept = checkpoint.grants
     for old in kept[: max(0, len(kept) + 1 - work.rules.limits.grants)]:
         work.tell(GrantRevoked, old)

@@ -21,6 +21,7 @@ __all__ = [
     "Failure",
     "Grant",
     "Outcome",
+    "Permissions",
     "StateName",
     "Stop",
     "TurnState",
@@ -66,12 +67,21 @@ class Decision:
 
 
 @attrs.frozen
+class Permissions:
+    """What a call may reach beyond reading: the network, and paths to write below. A sandbox enforces them."""
+
+    network: bool = False
+    write: tuple[str, ...] = ()
+
+
+@attrs.frozen
 class Call:
     """A tool call of the running turn, and the request for its approval.
 
     ``status`` is ``proposed``, ``asked`` (a person must answer), ``allowed``, ``started``, ``checking`` (after a crash), or
     settled: ``ok``, ``error``, ``denied``, ``not-run``, ``unknown``. ``began`` counts how often a process got the right to
-    run it. ``result`` names the message that holds its result.
+    run it. ``result`` names the message that holds its result. ``permissions`` are those of its verdict; ``covers`` is
+    what an approval for the session would cover: equal arguments, or any of this tool.
     """
 
     id: str
@@ -84,6 +94,8 @@ class Call:
     edited: str | None = None
     expires_at: float | None = None
     result: str = ""
+    permissions: Permissions | None = None
+    covers: Literal["arguments", "tool"] = "arguments"
     proposed: str = attrs.field(default="", repr=False)
 
     @property

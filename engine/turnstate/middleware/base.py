@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Generic
 
 import attrs
 from typing_extensions import TypeVar
 
+from turnstate_states import codec
+from turnstate_states.content import clean_text
 from turnstate_states.errors import InvalidInput
 from turnstate_states.reports import Effects
 from turnstate_states.transcript import Usage
@@ -19,18 +22,25 @@ __all__ = ["Again", "Middleware", "StepContext", "Stop", "TurnContext"]
 D = TypeVar("D", default=Any)
 
 
+def _said(text: object) -> str:
+    """A hook's words, fit to be stored and sent."""
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidInput(f"expected some text, got {text!r}")
+    return clean_text(text)
+
+
 @attrs.frozen
 class Again:
     """Have the model reply again; ``feedback`` tells it why. At most twice in a row."""
 
-    feedback: str
+    feedback: str = attrs.field(converter=_said)
 
 
 @attrs.frozen
 class Stop:
     """End the turn, with this reason."""
 
-    reason: str
+    reason: str = attrs.field(converter=_said)
 
 
 class _Effects:
@@ -43,7 +53,12 @@ class _Effects:
 
     def tell(self, name: str, data: Any = None) -> None:
         """Tell subscribers an event of your own: :class:`~turnstate.Custom` with this name and plain data."""
-        self._events.append((name, data))
+        try:
+            plain = json.loads(json.dumps(data, allow_nan=False))
+            codec.json_bytes([name, plain])
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"event {name!r}: expected plain JSON data: {error}") from None
+        self._events.append((name, plain))
 
     def count_usage(self, model: str, usage: Usage) -> None:
         """Count what a model of your own used."""
@@ -92,7 +107,7 @@ class StepContext(_Effects, Generic[D]):
 
     def add_message(self, text: str) -> None:
         """Add a message for good: it is stored, and in this request and all that follow."""
-        self._messages.append(text)
+        self._messages.append(_said(text))
 
 
 class TurnContext(_Effects, Generic[D]):

@@ -99,7 +99,7 @@ class Model(ABC):
         """
 
 
-def as_model_error(error: Exception) -> ModelError:
+def as_model_error(error: BaseException) -> ModelError:
     """Any exception of an adapter as a :class:`ModelError`, its cause attached."""
     if isinstance(error, ModelError):
         return error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .faulty import FaultyStore
 from .scripted import ScriptedCall, ScriptedModel, call
 
-__all__ = ["ScriptedCall", "ScriptedModel", "call"]
+__all__ = ["FaultyStore", "ScriptedCall", "ScriptedModel", "call"]
