@@ -11,11 +11,11 @@ import trio
 from turnstate_states import texts
 from turnstate_states.checkpoint import Commit
 from turnstate_states.events import CallProgress
-from turnstate_states.reports import Activity, CallChecked, CallDone, PolicyDecided
+from turnstate_states.reports import Activity, CallChecked, CallDone
 from turnstate_states.turn import Call
 
+from .deciding import Question, decide
 from .failures import describe, failure_in
-from .policy import Allow, AsDeclared, Ask, Deny, Verdict
 from .running import GRACE, CallTask, run_check, run_tool, timed_out
 from .tools import Tool, ToolContext
 
@@ -97,9 +97,12 @@ class CallRunner:
             except trio.RunFinishedError:
                 pass  # a function that nobody waits for any more, in a thread that outlived the run
 
-        return ToolContext(
+        context: ToolContext[Any] = ToolContext(
             None, session_id=driver.session, turn_id=turn, call_id=call.id, tool=call.tool, progress=tell
         )
+        if call.permissions is not None:
+            context.permissions = call.permissions
+        return context
 
     async def _guarded(self, call: Call, task: CallTask, run: Any, key: Activity) -> None:
         """Run one of the three, and take the task off the list on every path."""
@@ -120,7 +123,7 @@ class CallRunner:
         driver = self._driver
         tool = driver.agent.tools.by_name[call.tool]
         try:
-            task.context.deps = driver.deps()
+            task.context.deps = driver.activities.deps()
         except Exception as error:
             log.error("deps failed for session %s", driver.session, exc_info=error)
             driver.report(CallDone(key, call.id, "error", describe(error), describe(error)))
@@ -129,7 +132,7 @@ class CallRunner:
             tool, call.arguments_json, task, driver.engine.threads, functools.partial(self._may_begin, tool, task)
         )
         if done is not None and task not in self._lingering:
-            driver.report(CallDone(key, call.id, *done))
+            driver.report(CallDone(key, call.id, *done, usage=task.context.usage))
 
     async def _may_begin(self, tool: Tool[..., Any], task: CallTask) -> bool:
         """Wait until an exclusive tool is alone: calls that did not end when told are gone; whether it may begin then."""
@@ -148,7 +151,7 @@ class CallRunner:
         tool = driver.agent.tools.by_name[call.tool]
         with task.scope:
             try:
-                task.context.deps = driver.deps()
+                task.context.deps = driver.activities.deps()
                 found = await run_check(tool, call.arguments_json, task)
             except BaseException as raised:
                 error = failure_in(raised)
@@ -161,27 +164,9 @@ class CallRunner:
     async def _decide(self, call: Call, task: CallTask, key: Activity) -> None:
         driver = self._driver
         tool = driver.agent.tools.by_name[call.tool]
+        question = Question(key, call, tool, task.context, driver.core.transcript.visible)
         with task.scope:
-            warning = ""
-            try:
-                task.context.deps = driver.deps()
-                verdict = await self._verdict(tool, call, task.context)
-            except BaseException as raised:
-                error = failure_in(raised)
-                log.error("the policy failed for call %s of %s", call.id, call.tool, exc_info=error)
-                warning = f"the policy failed for {call.tool}, so a person is asked: {describe(error)}"
-                verdict = Ask(describe(error))
-            driver.report(_decided(key, call, verdict, warning))
-
-    async def _verdict(self, tool: Tool[..., Any], call: Call, context: ToolContext[Any]) -> Verdict:
-        policy = self._driver.agent.policy
-        if not isinstance(policy, AsDeclared):
-            return await policy.authorize(call, context)
-        approval = tool.approval
-        if not callable(approval):
-            return Ask() if approval else Allow()
-        needed = approval(**tool.bind_for(approval, call.arguments_json, context))
-        return Ask() if needed else Allow()
+            driver.report(await decide(driver.agent, question, driver.activities.deps))
 
     def give_up(self) -> None:
         """Leave alone the calls that did not end in time after they were told to."""
@@ -214,17 +199,6 @@ class CallRunner:
     def names(self) -> list[str]:
         """What runs, for people."""
         return [f"{task.context.tool} ({task.id})" for task in (*self._tasks.values(), *self._lingering)]
-
-
-def _decided(key: Activity, call: Call, verdict: Verdict, warning: str) -> PolicyDecided:
-    if isinstance(verdict, Allow):
-        return PolicyDecided(key, call.id, "allow", "", warning)
-    if isinstance(verdict, Deny):
-        return PolicyDecided(key, call.id, "deny", verdict.reason, warning)
-    if isinstance(verdict, Ask):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return PolicyDecided(key, call.id, "ask", verdict.reason, warning)
-    text = f"the policy gave {type(verdict).__name__} for {call.tool}, which is not a verdict, so a person is asked"
-    return PolicyDecided(key, call.id, "ask", text, text)
 
 
 def _token() -> trio.lowlevel.TrioToken | None:

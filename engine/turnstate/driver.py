@@ -12,21 +12,18 @@ import trio
 
 from turnstate_states import codec
 from turnstate_states.checkpoint import Checkpoint, Commit
-from turnstate_states.content import Part
 from turnstate_states.core import SessionCore
 from turnstate_states.errors import InvalidInput, Refused, StoreError
 from turnstate_states.events import CallProgress, NumberedEvent, TurnEnded, TurnStarted
-from turnstate_states.reports import Activity, AttemptFailed, Closed, Prepared, Report, Reviewed, Stopped
+from turnstate_states.reports import Report, Stopped
 from turnstate_states.submissions import Interrupt, Receipt, Submission
 from turnstate_states.transcript import Transcript
 
-from . import activities
+from .activity_runner import ActivityRunner
 from .calls import CallRunner
-from .feed import Attempt, Feed
-from .middleware.base import StepContext
-from .models.base import ModelRequest
+from .feed import Feed
 from .reading import read_events
-from .records import info_of, stored_commit
+from .records import stored_commit
 from .results import Result
 from .stores.base import InboxItem
 from .watching import Slot, Watcher, waiting_result
@@ -39,14 +36,6 @@ __all__ = ["Driver"]
 log = logging.getLogger("turnstate")
 BATCH = 64
 """Submissions that are applied before it is decided what follows, so that a flood cannot starve the turn."""
-
-
-@attrs.define(eq=False)
-class Running:
-    """The running prepare, attempt, review or closing."""
-
-    key: Activity
-    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
 
 
 @attrs.frozen
@@ -76,19 +65,14 @@ class Driver:
         self._inbox_seen: set[str] = set()
         self._inbox_taken: set[str] = set()
         self._wake = trio.Event()
-        self._running: Running | None = None
         self._cause: BaseException | None = None
-        self._deps: Any = None
-        self._deps_turn = ""
-        self._cache: dict[Any, Any] = {}
-        self._request: ModelRequest | None = None
-        self._partial: tuple[Part, ...] = ()
         self.leaving = False
         self._quiet = False
         self.stored: Checkpoint
         self.core: SessionCore
         self.feed: Feed
         self.calls: CallRunner
+        self.activities = ActivityRunner(self)
 
     # ---- opening and leaving
 
@@ -166,8 +150,7 @@ class Driver:
             self.gone.set()
 
     def _leave(self, failure: Exception | None) -> None:
-        if self._running is not None:
-            self._running.scope.cancel()
+        self.activities.cancel()
         self.calls.cancel_all()
         error = failure or StoreError(f"the engine closed before session {self.session} could take this")
         for slot, _ in self._slots:
@@ -293,9 +276,9 @@ class Driver:
         core = self.core
         if not core.stopping or core.turn is None:
             return
-        if self._running is not None or self.calls.active:
+        if self.activities.active or self.calls.active:
             return
-        parts, self._partial = self._partial, ()
+        parts = self.activities.take_partial()
         core.report(
             Stopped(core.turn.id, parts, tuple(self.calls.not_begun), model=self.agent.model.name), now=self.now()
         )
@@ -357,129 +340,21 @@ class Driver:
     # ---- what a commit asks for
 
     def _align(self, commit: Commit | None) -> None:
-        """Cancel the activity whose key is gone, start the one that is missing, begin the calls that may begin."""
-        wanted = self.core.activity
-        running = self._running
-        if running is not None and running.key != wanted:
-            running.scope.cancel()
+        """Cancel what is not wanted any more, start what is missing, begin the calls that may begin."""
+        self.activities.cancel_other()
         self.calls.align(commit)
-        if self.engine.closing or wanted is None or wanted.kind == "execute" or running is not None:
-            return
-        self._running = Running(wanted)
-        self.engine.start(self._run_activity, self._running)
-
-    async def _run_activity(self, running: Running) -> None:
-        """One activity in its own scope, and its report."""
-        try:
-            with running.scope:
-                # It may have been told to stop, by what is being written, before it came to begin.
-                if running.key == self.core.activity:
-                    await self._perform(running.key)
-        except Exception as error:
-            if not running.scope.cancel_called:
-                self._fail(running.key, error)
-        finally:
-            self._running = None
-            self.wake()
-
-    async def _perform(self, key: Activity) -> None:
-        turn = self.core.turn
-        assert turn is not None
-        if key.kind == "prepare":
-            context = self._context(key)
-            self._request = context.request
-            self._deliver(*await activities.prepare(self.agent, context, key))
-        elif key.kind == "closing":
-            closed = await activities.closing(self.agent, self.deps(), self.session, turn, key)
-            if self._running is not None and not (closed.error and self._running.scope.cancel_called):
-                self.report(closed)
-        elif turn.reply:
-            context = self._context(key)
-            context.set_reply(activities.reply_of(self.core.transcript[turn.reply], turn))
-            self._deliver(*await activities.review(self.agent, context, key))
-        else:
-            await self._attempt(key)
-
-    def _deliver(self, report: Report, error: BaseException | None) -> bool:
-        """Report what an activity did; one that broke when it was told to stop did nothing."""
-        if error is not None and (self._running is None or self._running.scope.cancel_called):
-            return False
-        self.report(report, error)
-        return True
-
-    def _fail(self, key: Activity, error: Exception) -> None:
-        """The host's own code raised (its deps): that fails the turn, or is told where the turn is over."""
-        log.error("%s of session %s failed", key.kind, self.session, exc_info=error)
-        failure = activities.failure_of(error)
-        if key.kind == "prepare":
-            self.report(Prepared(key, error=failure), error)
-        elif key.kind == "closing":
-            self.report(Closed(key, error=failure.message))
-        elif self.core.turn is not None and self.core.turn.reply:
-            self.report(Reviewed(key, error=failure), error)
-        else:
-            self.report(AttemptFailed(key, failure), error)
-
-    async def _attempt(self, key: Activity) -> None:
-        request = self.request(key)
-        prepared, self._request = self._request, None
-        if prepared is not None and prepared.attempt == request.attempt:
-            # What hooks changed in it stands; what they and steers added for good is in the transcript by now.
-            prepared.messages = request.messages
-            request = prepared
-        running = Attempt(request.attempt, key.turn)
-        done = False
-        try:
-            done = self._deliver(*await activities.attempt(self.agent, request, key, running, self.feed, self.now))
-        finally:
-            self._partial = () if done else running.parts()
-
-    def request(self, key: Activity) -> ModelRequest:
-        """The request for an attempt, as the transcript stands."""
-        turn = self.core.turn
-        assert turn is not None
-        return ModelRequest(
-            self.session,
-            turn.attempt_id,
-            self.agent.instructions,
-            self.core.transcript.conversation.messages(),
-            self.agent.tools.definitions,
-            turn.settings,
-            [],
-            self._cache,
-        )
-
-    def _context(self, key: Activity) -> StepContext[Any]:
-        return StepContext(
-            self.deps(),
-            session_id=self.session,
-            turn_id=key.turn,
-            step=key.step,
-            attempt=key.attempt,
-            hook_pass=key.hook_pass,
-            request=self.request(key),
-        )
-
-    def deps(self) -> Any:
-        """The host's dependencies for the current turn."""
-        turn = self.core.turn
-        if self.engine.make_deps is None or turn is None:
-            return None
-        if self._deps_turn != turn.id:
-            self._deps = self.engine.make_deps(info_of(self.core.checkpoint))
-            self._deps_turn = turn.id
-        return self._deps
+        if not self.engine.closing:
+            self.activities.start_missing()
 
     # ---- waiting
 
     def _finished_closing(self) -> bool:
-        if self._running is not None:
-            self._running.scope.cancel()
-        return self._running is None and not self.calls.active
+        self.activities.cancel()
+        return not (self.activities.active or self.calls.active)
 
     def _idle(self) -> bool:
         return (self.core.turn is None or self.core.turn.closed) and not (
-            self._running or self.calls.remain or self.watchers or self.feed.watched
+            self.activities.active or self.calls.remain or self.watchers or self.feed.watched
         )
 
     async def _wait(self) -> bool:

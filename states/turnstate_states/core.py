@@ -43,7 +43,7 @@ from .steps import (
     tell_to_end,
 )
 from .submissions import Receipt, Submission
-from .transcript import Transcript
+from .transcript import Transcript, Usage
 from .turn import CallStatus, Ending, TurnState
 from .work import Work
 
@@ -264,6 +264,7 @@ class SessionCore:
         if turn.ending is not None and isinstance(report, PolicyDecided):
             return False  # it could only begin something
         if isinstance(report, CallDone):
+            self._count(report.usage)
             settle(work, call, report.status, report.text, report.reason)
         elif isinstance(report, PolicyDecided):
             self._policy_decided(report)
@@ -273,11 +274,14 @@ class SessionCore:
             work.put_call(attrs.evolve(call, status="allowed", began=0))
         return True
 
+    def _count(self, usage: Mapping[str, Usage]) -> None:
+        for model, used in usage.items():
+            self._work.count_usage(model, used)
+
     def _policy_decided(self, report: PolicyDecided) -> None:
         work = self._work
         call = work.turn.calls[report.call]
-        for model, usage in report.usage.items():
-            work.count_usage(model, usage)
+        self._count(report.usage)
         if report.warning:
             work.tell(Warned, report.warning)
         call = attrs.evolve(call, permissions=report.permissions, covers=report.covers)

@@ -119,13 +119,14 @@ class PolicyDecided:
 
 @attrs.frozen
 class CallDone:
-    """A call's task ended; ``text`` is what the model reads."""
+    """A call's task ended; ``text`` is what the model reads, ``usage`` what models of the tool's own used."""
 
     key: Activity
     call: str
     status: ResultStatus
     text: str = attrs.field(converter=clean_text)
     reason: str = attrs.field(default="", converter=clean_text)
+    usage: Mapping[str, Usage] = attrs.field(factory=_no_usage)
 
 
 @attrs.frozen

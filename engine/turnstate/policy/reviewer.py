@@ -51,7 +51,9 @@ class Reviewer(Policy[Any]):
         granted: the verdict for a call that the model approves, for its permissions.
     """
 
-    def __init__(self, model: Model, *, instructions: str = "", timeout: float = 30, granted: Allow | None = None) -> None:
+    def __init__(
+        self, model: Model, *, instructions: str = "", timeout: float = 30, granted: Allow | None = None
+    ) -> None:
         if not timeout > 0:
             raise InvalidInput(f"timeout: expected seconds above 0, got {timeout!r}")
         self._model = model
@@ -122,7 +124,11 @@ def recent(messages: Sequence[Message]) -> list[dict[str, str]]:
     left = MESSAGE_BYTES
     for message in reversed(messages):
         text = message.text
-        if message.role not in ("user", "assistant") or message.metadata.get("from") == "middleware" or not text.strip():
+        if (
+            message.role not in ("user", "assistant")
+            or message.metadata.get("from") == "middleware"
+            or not text.strip()
+        ):
             continue
         size = len(text.encode())
         if size <= left:
