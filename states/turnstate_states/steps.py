@@ -43,6 +43,8 @@ CUT_SHORT = {
     "content-filter": "the reply was filtered",
     "refusal": "the model refused",
 }
+GO_ON = "Go on."
+ENGINE: Mapping[str, Any] = {"from": "engine"}
 KEPT_WAITING: frozenset[Outcome] = frozenset({"interrupted", "failed", "limit", "denied"})
 """Ends after which waiting messages stay until someone says go on."""
 
@@ -58,7 +60,9 @@ def start_turn(
     checkpoint.held = False
     work.cause = cause
     message = None
-    if parts is not None:
+    if parts is None and _spoke_last(work):
+        message = work.add_message("user", (Text(GO_ON),), metadata=ENGINE)
+    elif parts is not None:
         message = work.add_message("user", parts)
         turn.message = message.id
         if not checkpoint.title:
@@ -66,6 +70,12 @@ def start_turn(
     work.tell(TurnStarted, message, continues, turn.settings)
     work.step("start")
     enter_step(work)
+
+
+def _spoke_last(work: Work) -> bool:
+    """Whether the last word is the model's: providers want one of somebody else before they answer again."""
+    path = work.transcript.path
+    return bool(path) and path[-1].role == "assistant" and not path[-1].calls
 
 
 def enter_step(work: Work) -> None:

@@ -104,10 +104,7 @@ class Storm:
 
     def reply(self, request: ModelRequest) -> Any:
         """Text, calls, or an error."""
-        # A turn that is resumed after its reply ends with the model's own words; all else is strict.
-        strict(
-            [*request.messages, *request.messages[:1]] if request.messages[-1].role == "assistant" else request.messages
-        )
+        strict(request.messages)
         luck = self.dice.random()
         if luck < 0.15:
             return ModelError("busy", retryable=True)
