@@ -17,7 +17,8 @@ from turnstate_states.content import ResultStatus, clean_text
 from turnstate_states.errors import ToolError
 
 from .failures import describe, ends_host, only
-from .tools import Tool, ToolContext, result_text, shorten
+from .tools import Tool, ToolContext
+from .tools.output import result_text, shorten
 
 __all__ = ["CallTask", "ThreadList", "run_check", "run_tool"]
 

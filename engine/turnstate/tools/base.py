@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
-import json
 import re
-import threading
 import typing
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, Literal, ParamSpec, cast, overload
@@ -16,13 +13,12 @@ import attrs
 import msgspec
 from typing_extensions import TypeVar
 
-from turnstate_states.content import clean_text
 from turnstate_states.errors import InvalidInput
 from turnstate_states.rules import ToolSpec
-from turnstate_states.transcript import Usage
-from turnstate_states.turn import Permissions
 
-from .models.base import ToolDefinition
+from ..models.base import ToolDefinition
+from .context import ToolContext
+from .inputs import Inputs, hints_of, is_context, split_doc
 
 __all__ = ["Tool", "ToolContext", "tool"]
 
@@ -34,57 +30,6 @@ Approval = bool | Callable[..., bool]
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 CUT_OFF = "the arguments were cut off, so the tool was not run"
-
-
-class ToolContext(Generic[D]):
-    """What a running tool knows; a parameter annotated with it is filled in and the model does not see it.
-
-    ``permissions`` are what the policy's verdict gives this call: a tool that reaches further must look at them.
-    ``idempotency_key`` is the same each time this call is begun, also after a crash. ``cancelled`` becomes true when the
-    turn ends or the call times out: a function in a thread should look at it, since nobody can end a thread.
-    """
-
-    def __init__(
-        self,
-        deps: D,
-        *,
-        session_id: str,
-        turn_id: str,
-        call_id: str,
-        tool: str,
-        progress: Callable[[object], None] = lambda value: None,
-    ) -> None:
-        self.deps = deps
-        self.session_id = session_id
-        self.turn_id = turn_id
-        self.call_id = call_id
-        self.tool = tool
-        self.permissions = Permissions()
-        self.usage: dict[str, Usage] = {}
-        self._progress = progress
-        self._cancelled = threading.Event()
-
-    @property
-    def idempotency_key(self) -> str:
-        """Session id and call id: unique, and equal each time this call is begun."""
-        return f"{self.session_id}/{self.call_id}"
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more."""
-        return self._cancelled.is_set()
-
-    def cancel(self) -> None:
-        """Say that nobody waits any more. The engine does it."""
-        self._cancelled.set()
-
-    def count_usage(self, model: str, usage: Usage) -> None:
-        """Count what a model of the tool's own used; it is in the turn's and the session's usage, under that name."""
-        self.usage[model] = self.usage.get(model, Usage()) + usage
-
-    def progress(self, value: object) -> None:
-        """Tell subscribers how far it is; from any thread. ``value`` is anything that they can use; it is not stored."""
-        self._progress(value)
 
 
 class Tool(Generic[P, R]):
@@ -122,8 +67,8 @@ class Tool(Generic[P, R]):
         self.on_crash = on_crash
         self.output_limit = output_limit
         self.is_async = inspect.iscoroutinefunction(function)
-        self._inputs = _Inputs(self.name, function)
-        about, arguments = _split_doc(inspect.getdoc(function) or "")
+        self._inputs = Inputs(self.name, function)
+        about, arguments = split_doc(inspect.getdoc(function) or "")
         self.description = about if description is None else description
         self.parameters = self._inputs.schema(arguments)
         self.spec = ToolSpec(
@@ -177,107 +122,9 @@ class Tool(Generic[P, R]):
         parameters = inspect.signature(function).parameters
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
             return values
-        hints = _hints(self.name, function)
+        hints = hints_of(self.name, function)
         chosen = {name: value for name, value in values.items() if name in parameters}
-        return chosen | {name: context for name in parameters if _is_context(hints.get(name))}
-
-
-class _Inputs:
-    """The parameters of a function as a schema, a decoder and a way to call it."""
-
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        self._name = name
-        hints = _hints(name, function)
-        self._context = ""
-        self._names: list[str] = []
-        fields: list[Any] = []
-        for parameter in inspect.signature(function).parameters.values():
-            if _is_context(hints.get(parameter.name)):
-                self._context = parameter.name
-                continue
-            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                raise InvalidInput(
-                    f"tool {name}: parameter {parameter.name}: only parameters with a name can be filled in"
-                )
-            self._names.append(parameter.name)
-            kind = hints.get(parameter.name, Any)
-            required = parameter.default is parameter.empty
-            fields.append((parameter.name, kind) if required else (parameter.name, kind, _default(parameter.default)))
-        try:
-            self._struct = msgspec.defstruct(name.replace("-", "_"), fields, kw_only=True, forbid_unknown_fields=True)
-            self._decoder = msgspec.json.Decoder(self._struct)
-        except TypeError as error:
-            raise InvalidInput(f"tool {name}: a parameter has a type that JSON cannot give: {error}") from None
-
-    def decode(self, arguments: str) -> Any:
-        return self._decoder.decode(arguments if arguments.strip() else "{}")
-
-    def bind(self, values: Any, context: ToolContext[Any]) -> dict[str, Any]:
-        bound = {name: getattr(values, name) for name in self._names}
-        if self._context:
-            bound[self._context] = context
-        return bound
-
-    def schema(self, about: Mapping[str, str]) -> dict[str, Any]:
-        try:
-            (_,), components = msgspec.json.schema_components([self._struct], ref_template="#/$defs/{name}")
-        except TypeError as error:
-            raise InvalidInput(f"tool {self._name}: a parameter has no JSON Schema: {error}") from None
-        schema: dict[str, Any] = components.pop(self._struct.__name__)
-        schema.pop("title", None)
-        for name, text in about.items():
-            if name in schema["properties"]:
-                schema["properties"][name].setdefault("description", text)
-        return schema | ({"$defs": components} if components else {})
-
-
-def _default(value: Any) -> Any:
-    if isinstance(value, (list, dict, set)):
-        return msgspec.field(default_factory=functools.partial(copy.copy, cast(Any, value)))
-    return value
-
-
-def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
-    target: Any = inspect.unwrap(function)
-    names = getattr(getattr(target, "__code__", None), "co_freevars", ())
-    cells = getattr(target, "__closure__", None) or ()
-    local: dict[str, Any] = {
-        free: cell.cell_contents for free, cell in zip(names, cells, strict=False) if _filled(cell)
-    }
-    try:
-        return typing.get_type_hints(target, localns=local, include_extras=True)
-    except NameError as error:
-        raise InvalidInput(
-            f"tool {name}: an annotation cannot be resolved ({error}); define its type at module level"
-        ) from None
-
-
-def _filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
-
-
-def _is_context(hint: Any) -> bool:
-    return hint is ToolContext or typing.get_origin(hint) is ToolContext
-
-
-def _split_doc(doc: str) -> tuple[str, dict[str, str]]:
-    """A docstring's text, and what its ``Args:`` section says of each parameter."""
-    text, _, rest = doc.partition("\nArgs:\n")
-    about: dict[str, str] = {}
-    name = ""
-    for line in rest.split("\n"):
-        found = re.match(r"    (\w+)(?: \([^)]*\))?: (.*)", line)
-        if found:
-            name, about[found[1]] = found[1], found[2].strip()
-        elif line.startswith("      ") and name:
-            about[name] += " " + line.strip()
-        elif line.strip():
-            break
-    return text.strip(), about
+        return chosen | {name: context for name in parameters if is_context(hints.get(name))}
 
 
 @overload
@@ -340,39 +187,6 @@ def as_tool(value: Tool[..., Any] | Callable[..., Any]) -> Tool[..., Any]:
     if not callable(value):
         raise InvalidInput(f"tools: expected functions or tools, got {type(value).__name__}")
     return Tool(value)
-
-
-def result_text(value: object, limit: int) -> str:
-    """What a tool returned, as the model reads it: text as it is, other values as JSON, cut to ``limit`` bytes.
-
-    Raises:
-        TypeError: it is not JSON; the text names the type.
-    """
-    if isinstance(value, str):
-        return shorten(clean_text(value), limit)
-    try:
-        data = msgspec.to_builtins(value, str_keys=True)
-        text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise TypeError(f"the tool returned {type(value).__name__}, which is not JSON ({error})") from None
-    return shorten(clean_text(text), limit)
-
-
-def shorten(text: str, limit: int) -> str:
-    """Text of at most about ``limit`` bytes, its head and tail kept.
-
-    >>> shorten("a" * 50 + "z" * 50, 20)
-    'aaaaaaaaaa…80 characters left out…zzzzzzzzzz'
-    """
-    if len(text) * 4 <= limit:
-        return text
-    data = text.encode()
-    if len(data) <= limit:
-        return text
-    half = limit // 2
-    head = data[:half].decode(errors="ignore")
-    tail = data[-half:].decode(errors="ignore")
-    return f"{head}…{len(text) - len(head) - len(tail)} characters left out…{tail}"
 
 
 @attrs.frozen

@@ -1,0 +1,8 @@
+"""Tools: functions that a model may call, and those that ship."""
+
+from __future__ import annotations
+
+from .base import Tool, ToolSet, tool
+from .context import ToolContext
+
+__all__ = ["Tool", "ToolContext", "ToolSet", "tool"]

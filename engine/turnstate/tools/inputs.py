@@ -1,0 +1,117 @@
+"""The parameters of a function as a JSON Schema, a strict decoder, and keyword arguments."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from turnstate_states.errors import InvalidInput
+
+from .context import ToolContext
+
+__all__ = ["Inputs", "hints_of", "is_context", "split_doc"]
+
+
+class Inputs:
+    """The parameters of a function as a schema, a decoder and a way to call it."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self._name = name
+        hints = hints_of(name, function)
+        self._context = ""
+        self._names: list[str] = []
+        fields: list[Any] = []
+        for parameter in inspect.signature(function).parameters.values():
+            if is_context(hints.get(parameter.name)):
+                self._context = parameter.name
+                continue
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                raise InvalidInput(
+                    f"tool {name}: parameter {parameter.name}: only parameters with a name can be filled in"
+                )
+            self._names.append(parameter.name)
+            kind = hints.get(parameter.name, Any)
+            required = parameter.default is parameter.empty
+            fields.append((parameter.name, kind) if required else (parameter.name, kind, _default(parameter.default)))
+        try:
+            self._struct = msgspec.defstruct(name.replace("-", "_"), fields, kw_only=True, forbid_unknown_fields=True)
+            self._decoder = msgspec.json.Decoder(self._struct)
+        except TypeError as error:
+            raise InvalidInput(f"tool {name}: a parameter has a type that JSON cannot give: {error}") from None
+
+    def decode(self, arguments: str) -> Any:
+        return self._decoder.decode(arguments if arguments.strip() else "{}")
+
+    def bind(self, values: Any, context: ToolContext[Any]) -> dict[str, Any]:
+        bound = {name: getattr(values, name) for name in self._names}
+        if self._context:
+            bound[self._context] = context
+        return bound
+
+    def schema(self, about: Mapping[str, str]) -> dict[str, Any]:
+        try:
+            (_,), components = msgspec.json.schema_components([self._struct], ref_template="#/$defs/{name}")
+        except TypeError as error:
+            raise InvalidInput(f"tool {self._name}: a parameter has no JSON Schema: {error}") from None
+        schema: dict[str, Any] = components.pop(self._struct.__name__)
+        schema.pop("title", None)
+        for name, text in about.items():
+            if name in schema["properties"]:
+                schema["properties"][name].setdefault("description", text)
+        return schema | ({"$defs": components} if components else {})
+
+
+def _default(value: Any) -> Any:
+    if isinstance(value, (list, dict, set)):
+        return msgspec.field(default_factory=functools.partial(copy.copy, cast(Any, value)))
+    return value
+
+
+def hints_of(name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    target: Any = inspect.unwrap(function)
+    names = getattr(getattr(target, "__code__", None), "co_freevars", ())
+    cells = getattr(target, "__closure__", None) or ()
+    local: dict[str, Any] = {
+        free: cell.cell_contents for free, cell in zip(names, cells, strict=False) if _filled(cell)
+    }
+    try:
+        return typing.get_type_hints(target, localns=local, include_extras=True)
+    except NameError as error:
+        raise InvalidInput(
+            f"tool {name}: an annotation cannot be resolved ({error}); define its type at module level"
+        ) from None
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def is_context(hint: Any) -> bool:
+    return hint is ToolContext or typing.get_origin(hint) is ToolContext
+
+
+def split_doc(doc: str) -> tuple[str, dict[str, str]]:
+    """A docstring's text, and what its ``Args:`` section says of each parameter."""
+    text, _, rest = doc.partition("\nArgs:\n")
+    about: dict[str, str] = {}
+    name = ""
+    for line in rest.split("\n"):
+        found = re.match(r"    (\w+)(?: \([^)]*\))?: (.*)", line)
+        if found:
+            name, about[found[1]] = found[1], found[2].strip()
+        elif line.startswith("      ") and name:
+            about[name] += " " + line.strip()
+        elif line.strip():
+            break
+    return text.strip(), about
