@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -16,7 +17,7 @@ from turnstate_states.turn import Call
 
 from .deciding import Question, decide
 from .failures import describe, failure_in
-from .running import GRACE, CallTask, run_check, run_tool, timed_out
+from .running import GRACE, CallTask, invoke_tool, run_check, run_tool, timed_out
 from .tools import Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -128,11 +129,20 @@ class CallRunner:
             log.error("deps failed for session %s", driver.session, exc_info=error)
             driver.report(CallDone(key, call.id, "error", describe(error), describe(error)))
             return
-        done = await run_tool(
-            tool, call.arguments_json, task, driver.engine.threads, functools.partial(self._may_begin, tool, task)
-        )
+        may_begin = functools.partial(self._may_begin, tool, task)
+        done = await run_tool(tool, task, self._invocation(tool, call, task), may_begin)
         if done is not None and task not in self._lingering:
             driver.report(CallDone(key, call.id, *done, usage=task.context.usage))
+
+    def _invocation(self, tool: Tool[..., Any], call: Call, task: CallTask) -> Callable[[], Awaitable[Any]]:
+        """The tool's function with its arguments, inside what middleware puts around it, the first one outermost."""
+        driver = self._driver
+        run: Callable[[], Awaitable[Any]] = functools.partial(
+            invoke_tool, tool, call.arguments_json, task.context, driver.engine.threads
+        )
+        for item in reversed(driver.agent.hooked("around_call")):
+            run = functools.partial(item.around_call, task.context, call, run)
+        return run
 
     async def _may_begin(self, tool: Tool[..., Any], task: CallTask) -> bool:
         """Wait until an exclusive tool is alone: calls that did not end when told are gone; whether it may begin then."""

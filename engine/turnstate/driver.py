@@ -353,9 +353,17 @@ class Driver:
         return not (self.activities.active or self.calls.active)
 
     def _idle(self) -> bool:
-        return (self.core.turn is None or self.core.turn.closed) and not (
-            self.activities.active or self.calls.remain or self.watchers or self.feed.watched
-        )
+        """Whether the session could be left: nothing runs, nobody looks.
+
+        A worker also leaves one that only waits for a person without a deadline, and takes it up again for the answer.
+        """
+        turn = self.core.turn
+        rests = turn is None or turn.closed or (self.engine.serving and self._waits_long())
+        return rests and not (self.activities.active or self.calls.remain or self.watchers or self.feed.watched)
+
+    def _waits_long(self) -> bool:
+        turn = self.core.turn
+        return turn is not None and turn.state == "awaiting-approval" and self.core.deadline is None
 
     async def _wait(self) -> bool:
         """Wait for something to do; False if the session was idle for long enough to leave it."""

@@ -25,6 +25,7 @@ from .failures import ends_host, without_cancelled
 from .reading import read_sessions
 from .results import SessionInfo
 from .running import GRACE, ThreadList
+from .serving import Worker
 from .session import Session
 from .stores.base import LIVE_OWNERS, Owner, Store, process_started
 
@@ -80,6 +81,7 @@ class Engine(Generic[D]):
         self.grace = grace
         self.linger = 1.0
         self.closing = False
+        self.serving = False
         self.clock: Clock
         self.owner: Owner
         self.threads: ThreadList
@@ -219,6 +221,33 @@ class Engine(Generic[D]):
             unfinished: only those with a turn that has not ended.
         """
         return read_sessions(self.store, waiting=waiting, unfinished=unfinished)
+
+    async def serve(self, *, sessions: int = 100, interval: float = 0.5) -> None:
+        """Drive every stored session that has something to do, until SIGTERM comes or this is cancelled.
+
+        Other workers may do the same on the same store: each session is driven by one of them, and those of a worker that
+        died are taken over. SIGTERM makes it return; leaving the engine then gives running tools their grace.
+
+        Args:
+            sessions: how many are driven at once.
+            interval: seconds between looks for work of other processes; what comes through this store object is seen at
+                once.
+
+        Raises:
+            InvalidInput: an argument cannot be used.
+        """
+        if sessions < 1 or not interval > 0:
+            raise InvalidInput("serve: sessions must be at least 1 and interval above 0 seconds")
+        self.serving = True
+        try:
+            await Worker(self, sessions, interval).run()
+        finally:
+            self.serving = False
+
+    @property
+    def sessions_driven(self) -> tuple[str, ...]:
+        """The ids of the sessions that this engine drives now."""
+        return tuple(self._drivers)
 
     def start(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         """Start a task in the engine's nursery."""

@@ -20,7 +20,7 @@ from .failures import describe, ends_host, only
 from .tools import Tool, ToolContext
 from .tools.output import result_text, shorten
 
-__all__ = ["CallTask", "ThreadList", "run_check", "run_tool"]
+__all__ = ["CallTask", "ThreadList", "invoke_tool", "run_check", "run_tool"]
 
 log = logging.getLogger("turnstate")
 GRACE = 5.0
@@ -99,12 +99,11 @@ Outcome = tuple[ResultStatus, str, str]
 
 async def run_tool(
     tool: Tool[..., Any],
-    arguments: str,
     task: CallTask,
-    threads: ThreadList,
+    invoke: Callable[[], Awaitable[Any]],
     may_begin: Callable[[], Awaitable[bool]],
 ) -> Outcome | None:
-    """Run a call to its end, once ``may_begin`` says so; None if it was cancelled: nothing is known of it.
+    """Run a call by ``invoke`` to its end, once ``may_begin`` says so; None if it was cancelled: nothing is known of it.
 
     Exceptions of the tool become error results. KeyboardInterrupt, SystemExit and cancellation pass.
     """
@@ -115,7 +114,7 @@ async def run_tool(
         task.began = True
         done: Outcome | None = None
         with trio.move_on_after(tool.timeout if tool.timeout is not None else float("inf")) as limit:
-            done = await _outcome(tool, arguments, task, threads, limit)
+            done = await _outcome(tool, task, invoke, limit)
         if done is None and limit.cancel_called and not task.scope.cancel_called:
             task.context.cancel()
             return timed_out(tool)
@@ -130,10 +129,10 @@ def timed_out(tool: Tool[..., Any]) -> Outcome:
 
 
 async def _outcome(
-    tool: Tool[..., Any], arguments: str, task: CallTask, threads: ThreadList, limit: trio.CancelScope
+    tool: Tool[..., Any], task: CallTask, invoke: Callable[[], Awaitable[Any]], limit: trio.CancelScope
 ) -> Outcome | None:
     try:
-        value = await _invoke(tool, arguments, task.context, threads)
+        value = await invoke()
         return "ok", result_text(value, tool.output_limit), ""
     except ToolError as error:
         return _failed(tool, clean_text(str(error)).strip() or "ToolError")
@@ -163,7 +162,7 @@ def _failed(tool: Tool[..., Any], text: str) -> Outcome:
     return "error", shorten(text, tool.output_limit), shorten(text, 500)
 
 
-async def _invoke(tool: Tool[..., Any], arguments: str, context: ToolContext[Any], threads: ThreadList) -> Any:
+async def invoke_tool(tool: Tool[..., Any], arguments: str, context: ToolContext[Any], threads: ThreadList) -> Any:
     bound = tool.bind(arguments, context)
     if tool.is_async:
         return await cast(Callable[..., Awaitable[Any]], tool.function)(**bound)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any, Generic
 
 import attrs
@@ -13,9 +14,10 @@ from turnstate_states.content import clean_text
 from turnstate_states.errors import InvalidInput
 from turnstate_states.reports import Effects
 from turnstate_states.transcript import Usage
-from turnstate_states.turn import Failure, Outcome
+from turnstate_states.turn import Call, Failure, Outcome
 
 from ..models.base import ModelRequest, Reply
+from ..tools.context import ToolContext
 
 __all__ = ["Again", "Middleware", "StepContext", "Stop", "TurnContext"]
 
@@ -147,6 +149,12 @@ class Middleware(Generic[D]):
     async def after_model(self, ctx: StepContext[D], /) -> Again | Stop | None:
         """After each reply, which is stored: let it stand, ask again, or end the turn."""
         return None
+
+    async def around_call(self, ctx: ToolContext[D], call: Call, run: Callable[[], Awaitable[Any]], /) -> Any:
+        """Around a call that has started: ``await run()`` runs it (or what the next middleware makes of it) and gives what
+        the tool returned. What is returned here is the call's result; what is raised here is as if the tool had raised it.
+        """
+        return await run()
 
     async def turn_ended(self, ctx: TurnContext[D], /) -> None:
         """After a turn, before the next starts. It may run again if the process dies in it."""
