@@ -48,6 +48,8 @@ class StatePath:
                     self._go("reply")
                 if isinstance(event, ApprovalRequested):
                     self._go("ask")
+            case CallAnswered(call) if call.settled:
+                pass  # a denial; its result comes with the next event
             case CallAnswered(call) | CallSettled(call):
                 self._calls[call.id] = call
                 if self.state == "awaiting-approval" and call.status != "asked":

@@ -108,6 +108,15 @@ def connect(path: str, durability: Durability, *, reader: bool = False) -> sqlit
     connection = sqlite3.connect(
         _uri(path, "rw"), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
+    try:
+        _set_up(connection, durability, reader=reader)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _set_up(connection: sqlite3.Connection, durability: Durability, *, reader: bool) -> None:
     connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA secure_delete = FAST").close()
@@ -116,7 +125,6 @@ def connect(path: str, durability: Durability, *, reader: bool = False) -> sqlit
     connection.execute("PRAGMA wal_autocheckpoint = 4000").close()
     if reader:
         connection.execute("PRAGMA query_only = ON")
-    return connection
 
 
 def patiently(path: str, work: Callable[[], T]) -> T:
