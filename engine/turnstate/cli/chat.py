@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 import trio
@@ -18,6 +19,8 @@ from turnstate_states.events import Event
 
 from ..agent import Agent, Limits
 from ..engine import Engine, check_id
+from ..models.base import Model
+from ..models.naming import is_model_name, resolve
 from ..models.openai_chat import OpenAIChat
 from ..stores.sqlite import SQLiteStore
 from .chat_opening import print_opening
@@ -44,7 +47,7 @@ ATTEMPTS = 3
 class Options:
     """What the person chose."""
 
-    model: OpenAIChat
+    model: Model
     db: str
     session: str
     instructions: str
@@ -59,13 +62,22 @@ def chat(arguments: argparse.Namespace) -> int:
     Raises:
         TurnstateError: without a terminal, the last turn failed.
     """
-    model = OpenAIChat(arguments.model, base_url=arguments.base_url, api_key=arguments.api_key)
+    model = _model(arguments)
     named = arguments.session is not None
     session = check_id(arguments.session) if named else time.strftime("%Y%m%d-%H%M%S")
     again = _again(arguments, session)
     instructions = INSTRUCTIONS if arguments.instructions is None else arguments.instructions
     options = Options(model, chosen_db(arguments.db), session, instructions, not arguments.no_tools, again)
     return trio.run(_chat, options)
+
+
+def _model(arguments: argparse.Namespace) -> Model:
+    """The model: one that its name says how to reach, or one behind Chat Completions."""
+    options: dict[str, Any] = {"base_url": arguments.base_url, "api_key": arguments.api_key}
+    options = {name: value for name, value in options.items() if value is not None}
+    if is_model_name(arguments.model):
+        return resolve(arguments.model, **options)
+    return OpenAIChat(arguments.model, **options)
 
 
 def _again(arguments: argparse.Namespace, session: str) -> str:

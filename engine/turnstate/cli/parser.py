@@ -25,8 +25,9 @@ killed in the middle of the charge, and a new process goes on with the same file
 Everything is real but the model, which follows a script.
 """
 CHAT = """\
-Talk to a model behind any server that speaks OpenAI Chat Completions. It may list and
-read files below the current directory; it writes one only after you approved it.
+Talk to a model: behind any server that speaks Chat Completions, or at OpenAI, Anthropic
+or Google. It may list and read files below the current directory; it writes one only
+after you approved it.
 
 A line typed while it works joins the running turn. Ctrl-C interrupts the turn, a second
 one leaves; Ctrl-D leaves. Everything said is stored: come back with --session.
@@ -38,6 +39,18 @@ needs approval; at its end what is still asked is denied.
 examples:
   turnstate chat --base-url http://localhost:8000/v1 --model qwen3
   echo "Which files are here?" | turnstate chat --base-url http://localhost:8000/v1 --model qwen3
+"""
+DECODE = """\
+Read recorded bodies of a provider, streamed or not, and print what each of them says: one
+JSON object a line, with text, refusal, reasoning, calls (arguments as the model sent them),
+stop, raw_stop, usage and error.
+"""
+DECODE_MORE = """\
+Exit codes: 0 each is a reply, 1 at least one is an error (or cannot be read), 2 used wrongly.
+
+examples:
+  turnstate decode chat answer.sse
+  curl -sN https://... | turnstate decode gemini -
 """
 
 
@@ -60,6 +73,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_sessions(commands)
     _add_show(commands)
     _add_diagram(commands)
+    _add_decode(commands)
     return parser
 
 
@@ -94,6 +108,13 @@ def _add_demo(commands: Any) -> None:
     parser.add_argument("--db", metavar="FILE", help="use this SQLite file and keep it (default: a temporary one)")
 
 
+MODEL_HELP = """its name on a server that speaks Chat Completions; or openai:NAME (Responses), anthropic:NAME, gemini:NAME,
+http://HOST:PORT/v1#NAME"""
+URL_HELP = """where the server is, such as http://localhost:8000/v1 (default: the provider's variable, such as
+$OPENAI_BASE_URL, then the provider's own)"""
+KEY_HELP = "default: the provider's variable, such as $OPENAI_API_KEY; without one none is sent"
+
+
 def _add_chat(commands: Any) -> None:
     def run(arguments: argparse.Namespace) -> int:
         from .chat import chat
@@ -101,11 +122,9 @@ def _add_chat(commands: Any) -> None:
         return chat(arguments)
 
     parser = _command(commands, "chat", "talk to a model in this terminal", CHAT, run, CHAT_MORE)
-    parser.add_argument("--model", metavar="NAME", required=True, help="the model's name on the server")
-    parser.add_argument(
-        "--base-url", metavar="URL", help="such as http://localhost:8000/v1 (default: $OPENAI_BASE_URL, then OpenAI)"
-    )
-    parser.add_argument("--api-key", metavar="KEY", help="default: $OPENAI_API_KEY; without one none is sent")
+    parser.add_argument("--model", metavar="NAME", required=True, help=MODEL_HELP)
+    parser.add_argument("--base-url", metavar="URL", help=URL_HELP)
+    parser.add_argument("--api-key", metavar="KEY", help=KEY_HELP)
     parser.add_argument("--session", metavar="ID", help="go on with this session, or give a new one its name")
     parser.add_argument("--instructions", metavar="TEXT", help="what the model is told first")
     parser.add_argument("--no-tools", action="store_true", help="for servers that refuse tools")
@@ -147,6 +166,18 @@ def _add_diagram(commands: Any) -> None:
     parser.add_argument(
         "--format", choices=["mermaid", "svg"], default="mermaid", help="default: mermaid; svg needs Graphviz"
     )
+
+
+def _add_decode(commands: Any) -> None:
+    def run(arguments: argparse.Namespace) -> int:
+        from .decode import decode
+
+        return decode(arguments)
+
+    parser = _command(commands, "decode", "read a recorded answer of a provider", DECODE, run, DECODE_MORE)
+    # The names are written here because reading them from the decoders would load these for every command.
+    parser.add_argument("protocol", metavar="PROTOCOL", choices=["chat", "responses", "messages", "gemini"])
+    parser.add_argument("files", metavar="FILE", nargs="+", help="a recorded body; - for the standard input")
 
 
 def _add_db(parser: argparse.ArgumentParser) -> None:

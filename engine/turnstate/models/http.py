@@ -200,8 +200,8 @@ class _Reading:
         now = trio.current_time()
         if self.enough:
             patience = DRAIN_LIMIT
-        if patience is not None:
-            self._until = min(self._until, now + patience)
+        # A receiver may find that what looked complete goes on.
+        self._until = float("inf") if patience is None else min(self._until, now + patience)
         self.scope.deadline = min(now + self._idle, self._until)
 
 

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from turnstate_states.errors import InvalidInput, ModelError
-
-from .base import Model, ModelRequest, OnDelta, Reply
-from .endpoint import check_key, check_url, join_url, shown_url
-from .http import Channel, Timeouts
-from .http_errors import hide
+from .base import ModelRequest, OnDelta
+from .http import Timeouts
 from .openai_chat_decode import ChatDecoder
 from .openai_chat_encode import ChatEncoder
-from .openai_errors import response_error
+from .openai_model import ApiKey, OpenAIModel
 from .openai_settings import check_extra_body, check_settings
 
 __all__ = ["ApiKey", "OpenAIChat"]
 
-ApiKey = str | Callable[[], str | Awaitable[str]]
-"""A key, or a function (plain or async) that is asked for it before each attempt."""
 
-_KEY_HEADERS = ("authorization", "api-key", "x-api-key")
-_DEFAULT_URL = "https://api.openai.com/v1"
-
-
-class OpenAIChat(Model):
+class OpenAIChat(OpenAIModel):
     """A model behind ``POST BASE_URL/chat/completions``.
 
     Args:
@@ -49,6 +37,8 @@ class OpenAIChat(Model):
         InvalidInput: a value is wrong. The text never holds the key.
     """
 
+    path = "chat/completions"
+
     def __init__(
         self,
         name: str,
@@ -62,17 +52,9 @@ class OpenAIChat(Model):
         connections: int = 100,
         reasoning_field: str | None = None,
     ) -> None:
-        if not name.strip():
-            raise InvalidInput("name: expected the model's name on the server")
-        if connections < 1:
-            raise InvalidInput("connections: expected at least 1")
-        self.name = name
-        self._url = join_url(
-            check_url(base_url or os.environ.get("OPENAI_BASE_URL") or _DEFAULT_URL), "chat/completions"
+        super().__init__(
+            name, base_url=base_url, api_key=api_key, headers=headers, timeouts=timeouts, connections=connections
         )
-        self._api_key = check_key(api_key) if isinstance(api_key, str) else api_key
-        self._headers = _check_headers(headers or {})
-        self._origin = shown_url(self._url)
         self._encoder = ChatEncoder(
             name,
             settings=check_settings(settings or {}),
@@ -80,65 +62,9 @@ class OpenAIChat(Model):
             origin=self._origin,
             reasoning_field=reasoning_field,
         )
-        self._channel = Channel(self._url, timeouts or Timeouts(), connections)
-        if api_key is None:
-            _key_of_environment()
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, base_url={self._origin.removesuffix('/chat/completions')!r})"
+    def _body(self, request: ModelRequest) -> bytes:
+        return self._encoder.encode(request)
 
-    async def respond(self, request: ModelRequest, on_delta: OnDelta) -> Reply:
-        """Send the request and wait for the whole reply; see :meth:`Model.respond`."""
-        body = self._encode(request)
-        key = await self._key()
-        headers = {"Content-Type": "application/json", **self._headers}
-        authorized = any(name.lower() in _KEY_HEADERS for name in self._headers)
-        if key and not authorized:
-            headers["Authorization"] = f"Bearer {key}"
-
-        def failed(status: int, answer: Mapping[str, str], text: bytes) -> ModelError:
-            return response_error(status, answer, text, self._origin, with_key=bool(key) or authorized)
-
-        decoder = ChatDecoder(self.name, on_delta, self._origin)
-        try:
-            await self._channel.post(body, headers, decoder, failed)
-            return decoder.reply()
-        except ModelError as error:
-            hide(error, (key, *self._headers.values()))
-            raise
-
-    async def aclose(self) -> None:
-        """Close the connections, unless a request is under way; a later request makes new ones."""
-        await self._channel.aclose()
-
-    def _encode(self, request: ModelRequest) -> bytes:
-        try:
-            return self._encoder.encode(request)
-        except InvalidInput as error:
-            raise ModelError(str(error), kind="invalid-request") from error
-
-    async def _key(self) -> str:
-        if isinstance(self._api_key, str):
-            return self._api_key
-        try:
-            if self._api_key is None:
-                return _key_of_environment()
-            given = self._api_key()
-            return check_key(await given if inspect.isawaitable(given) else given)
-        except InvalidInput as error:
-            raise ModelError(str(error), kind="authentication") from error
-        except Exception as error:
-            text = f"api_key: the function raised {type(error).__name__}"
-            raise ModelError(text, kind="authentication") from error
-
-
-def _key_of_environment() -> str:
-    return check_key(os.environ.get("OPENAI_API_KEY", ""), "OPENAI_API_KEY")
-
-
-def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    for name, value in headers.items():
-        good = name.isascii() and name.isprintable() and name and not set(name) & set(' :()<>@,;\\"/[]?={}')
-        if not good or not (value.isascii() and value.isprintable()):
-            raise InvalidInput(f"headers: {name!r} or its value holds a character that a header cannot carry")
-    return dict(headers)
+    def _decoder(self, on_delta: OnDelta) -> ChatDecoder:
+        return ChatDecoder(self.name, on_delta, self._origin)

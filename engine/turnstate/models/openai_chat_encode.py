@@ -20,7 +20,7 @@ from .base import ModelRequest, ToolDefinition
 from .openai_chat_decode import PROTOCOL
 from .openai_settings import check_settings, to_json
 
-__all__ = ["ChatEncoder"]
+__all__ = ["EMPTY", "ChatEncoder", "own_id", "sound_arguments", "sound_name", "wire_ids"]
 
 EMPTY = "(empty)"
 """Stands for a message without content: strict servers refuse blank text, strict templates a missing turn."""
@@ -126,7 +126,7 @@ class ChatEncoder:
 
     def _assistant(self, message: Message, names: frozenset[str]) -> _Encoded:
         calls, text = message.calls, text_of(message.parts)
-        ids = _wire_ids(calls)
+        ids = wire_ids(calls)
         if not text.strip():
             text = "" if calls else EMPTY
         wire: dict[str, Any] = {"role": "assistant", "content": text or None}
@@ -179,29 +179,33 @@ def _block(part: Text | Image | File) -> dict[str, Any]:
             return {"type": "file", "file": {"filename": name or "file", "file_data": url}}
 
 
-def _wire_ids(calls: Iterable[ToolCall]) -> dict[str, str]:
+def wire_ids(calls: Iterable[ToolCall]) -> dict[str, str]:
     """For each call's own id the one that is sent: the provider's if it tells the calls of the message apart."""
     times = Counter(call.provider_id for call in calls)
     return {
-        call.id: call.provider_id if call.provider_id and times[call.provider_id] == 1 else _own_id(call.id)
+        call.id: call.provider_id if call.provider_id and times[call.provider_id] == 1 else own_id(call.id)
         for call in calls
     }
 
 
-def _own_id(call: str) -> str:
+def own_id(call: str) -> str:
     """Some servers allow only letters, digits, ``_`` and ``-`` in ids."""
     return re.sub("[^A-Za-z0-9_-]", "_", call)
 
 
 def _call(call: ToolCall, wire_id: str, names: frozenset[str]) -> dict[str, Any]:
-    name = call.name
-    if name not in names and not _NAME.fullmatch(name):
-        # A name that the model made up must not make every later request invalid.
-        name = re.sub("[^A-Za-z0-9_-]", "_", name)[:64] or "unnamed"
-    return {"id": wire_id, "type": "function", "function": {"name": name, "arguments": _arguments(call.arguments)}}
+    function = {"name": sound_name(call.name, names), "arguments": sound_arguments(call.arguments)}
+    return {"id": wire_id, "type": "function", "function": function}
 
 
-def _arguments(text: str) -> str:
+def sound_name(name: str, names: frozenset[str]) -> str:
+    """A call's name; one that the model made up must not make every later request invalid."""
+    if name in names or _NAME.fullmatch(name):
+        return name
+    return re.sub("[^A-Za-z0-9_-]", "_", name)[:64] or "unnamed"
+
+
+def sound_arguments(text: str) -> str:
     """Arguments that a server can parse: as the model sent them if they are a JSON object."""
     if not text.strip():
         return "{}"
@@ -216,5 +220,5 @@ def _arguments(text: str) -> str:
 def _results(message: Message, ids: Mapping[str, str]) -> Iterable[bytes]:
     for result in message.results:
         text = result.text if result.text.strip() else EMPTY
-        wire_id = ids.get(result.call) or _own_id(result.call)
+        wire_id = ids.get(result.call) or own_id(result.call)
         yield _json.encode({"role": "tool", "tool_call_id": wire_id, "content": text})

@@ -21,7 +21,7 @@ __all__ = ["response_error", "stream_error"]
 
 _WORDS: dict[ModelErrorKind, str] = {
     "context-overflow": "contextlengthexceeded exceedcontextsizeerror contextwindowexceeded contextwindowexceedederror "
-    "toomanyprompttokens modelcontextwindowexceeded prompttoolong inputtoolong contextoverflow",
+    "toomanyprompttokens modelcontextwindowexceeded prompttoolong inputtoolong contextoverflow requesttoolarge",
     "rate-limit": "ratelimitexceeded ratelimiterror ratelimit ratelimitreached toomanyrequests toomanyrequestserror "
     "resourceexhausted ratelimitreachederror tokens requests",
     "overloaded": "serverisoverloaded serveroverloaded overloadederror overloaded serviceunavailableerror "
@@ -34,8 +34,10 @@ _WORDS: dict[ModelErrorKind, str] = {
     "unsupportedcountryregionterritory",
     "not-found": "modelnotfound modelnotfounderror notfounderror notfound deploymentnotfound modelnotexist",
     "content-filter": "contentfilter contentfiltered contentpolicyviolation responsibleaipolicyviolation "
-    "datainspectionfailed promptblocked",
-    "timeout": "timeout timeouterror requesttimeout gatewaytimeout deadlineexceeded",
+    "datainspectionfailed promptblocked imagecontentpolicyviolation biopolicy cyberpolicy",
+    "invalid-request": "imagetoolarge imagetoosmall imagefiletoolarge imageparseerror imagefilenotfound emptyimagefile "
+    "unsupportedimagemediatype unsupportedfile failedtodownloadimage",
+    "timeout": "vectorstoretimeout timeout timeouterror requesttimeout gatewaytimeout deadlineexceeded",
     "server": "servererror internalservererror internalerror",
 }
 _BY_WORD: dict[str, ModelErrorKind] = {word: kind for kind, words in _WORDS.items() for word in words.split()}
@@ -58,7 +60,13 @@ def stream_error(error: object) -> ModelError:
 
 
 def response_error(
-    status: int, headers: Mapping[str, str], body: bytes, url: str, *, with_key: bool = True
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    url: str,
+    *,
+    with_key: bool = True,
+    variable: str = "OPENAI_API_KEY",
 ) -> ModelError:
     """An answer whose status says that it failed.
 
@@ -68,13 +76,14 @@ def response_error(
         body: what came of the body.
         url: where the request went, fit to be shown.
         with_key: whether an API key was sent.
+        variable: the environment's variable that holds the key.
     """
     fields = _fields(read_json(body))
     text = one_line(_message(fields) or _plain(body, headers))
     if 300 <= status < 400:
         text = f"{url} redirects elsewhere ({status}); set base_url to the final address"
     elif status == 401 and not with_key:
-        text = f"the server wants an API key (401): {text or 'no reason given'}; pass api_key or set OPENAI_API_KEY"
+        text = f"the server wants an API key (401): {text or 'no reason given'}; pass api_key or set {variable}"
     elif status == 401:
         text = f"the server refused the API key (401): {text or 'no reason given'}"
     elif status in (404, 405) and not text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from turnstate_states.errors import InvalidInput
@@ -66,13 +66,13 @@ def check_settings(settings: Mapping[str, Any], known: Mapping[str, str] = CHAT_
     return dict(settings)
 
 
-def check_extra_body(fields: Mapping[str, Any]) -> dict[str, Any]:
+def check_extra_body(fields: Mapping[str, Any], reserved: Iterable[str] = _RESERVED) -> dict[str, Any]:
     """The additional fields of a request's body. None leaves the field out, also where the adapter would send it.
 
     Raises:
         InvalidInput: a field is one that only the adapter can fill, or not JSON.
     """
-    for name in _RESERVED:
+    for name in reserved:
         if name in fields:
             raise InvalidInput(f"extra_body: {name} is made by the adapter; leave it out")
     to_json(dict(fields), "extra_body")
@@ -112,13 +112,17 @@ def _fits(value: Any, what: str) -> bool:
             return isinstance(value, str)
         case "a mapping":
             return isinstance(value, Mapping)
+        case "a list of texts":
+            return _is_list_of(value, str)
+        case "a list of mappings":
+            return _is_list_of(value, Mapping)
         case "text or a mapping":
             return isinstance(value, (str, Mapping))
         case "text or a list of texts":
-            return isinstance(value, str) or (isinstance(value, (list, tuple)) and all(map(_is_text, value)))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            return isinstance(value, str) or _is_list_of(value, str)
         case _:
             return True
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+def _is_list_of(value: object, kind: type) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(item, kind) for item in value)  # pyright: ignore[reportUnknownVariableType]

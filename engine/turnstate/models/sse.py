@@ -17,6 +17,7 @@ MAX_EVENT = 32 * 1024 * 1024
 """Bytes that one event may have by default."""
 
 _BOM = b"\xef\xbb\xbf"
+_OTHER_FIELDS = frozenset({b"", b"id", b"retry"})
 
 
 class SSEDecoder:
@@ -28,14 +29,17 @@ class SSEDecoder:
 
     Args:
         limit: bytes that one event may have.
+        documents: take lines of bare JSON between the events, or after the first line of one, as data. Google's servers
+            write errors so.
 
     >>> decoder = SSEDecoder()
     >>> decoder.feed(b"event: a\\rdata: 1\\r"), decoder.feed(b"\\n: a comment\\r\\n\\r")
     ([], [('a', '1')])
     """
 
-    def __init__(self, limit: int = MAX_EVENT) -> None:
+    def __init__(self, limit: int = MAX_EVENT, *, documents: bool = False) -> None:
         self._limit = limit
+        self._documents = documents
         self._pending: list[bytes] = []
         self._size = 0
         self._after_cr = False
@@ -99,7 +103,7 @@ class SSEDecoder:
             if block[:6] == b"data: " and b"\n" not in block:
                 if len(block) > 6:
                     events.append(("", block[6:].decode("utf-8", "replace")))
-            elif (event := _parse(block)) is not None:
+            elif (event := _parse(block, self._documents)) is not None:
                 events.append(event)
         return events
 
@@ -109,7 +113,7 @@ class SSEDecoder:
         )
 
 
-def _parse(block: bytes) -> Event | None:
+def _parse(block: bytes, documents: bool) -> Event | None:
     name = b""
     data: list[bytes] = []
     for line in block.split(b"\n"):
@@ -118,5 +122,7 @@ def _parse(block: bytes) -> Event | None:
             data.append(value.removeprefix(b" "))
         elif field == b"event":
             name = value.removeprefix(b" ")
+        elif documents and field not in _OTHER_FIELDS and (data or line.lstrip()[:1] in (b"{", b"[")):
+            data.append(line)
     text = b"\n".join(data)
     return (name.decode("utf-8", "replace"), text.decode("utf-8", "replace")) if text else None

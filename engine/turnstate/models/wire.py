@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Set
 from typing import Any, TypeGuard
 
 import msgspec
@@ -11,9 +12,9 @@ import msgspec
 from turnstate_states.content import clean_text
 from turnstate_states.errors import ModelError
 
-__all__ = ["as_dict", "as_list", "is_dict", "is_list", "mend", "misfit", "read_json", "read_odd_json"]
+__all__ = ["as_dict", "as_list", "is_dict", "is_list", "mend", "misfit", "read_json", "read_odd_json", "scrub"]
 
-_IN_PIECES = frozenset({"content", "reasoning", "reasoning_content", "refusal", "arguments"})
+_IN_PIECES = frozenset({"content", "reasoning", "reasoning_content", "refusal", "arguments", "delta"})
 
 
 def misfit(field: str, value: object) -> ModelError:
@@ -54,26 +55,35 @@ def read_json(data: bytes | str) -> Any:
         return None
 
 
-def read_odd_json(text: str) -> Any:
+def read_odd_json(text: str, in_pieces: Set[str] = _IN_PIECES) -> Any:
     """The value of JSON with escaped lone surrogates or non-finite numbers; None if it is not JSON.
 
-    Such numbers become null, such surrogates U+FFFD; but texts that come in pieces are left as they are, because the
-    other half of a pair may follow: see :func:`mend`.
+    Such numbers become null, such surrogates U+FFFD; but texts that come in pieces (the fields of ``in_pieces``) are left
+    as they are, because the other half of a pair may follow: see :func:`mend`.
     """
     try:
-        return _cleaned(json.loads(text))
+        return _cleaned(json.loads(text), in_pieces)
     except (ValueError, RecursionError):
         return None
 
 
-def _cleaned(value: object, name: str = "") -> Any:
+def _cleaned(value: object, in_pieces: Set[str], name: str = "") -> Any:
     if isinstance(value, str):
-        return value if name in _IN_PIECES else clean_text(value)
+        return value if name in in_pieces else clean_text(value)
     if is_dict(value):
-        return {clean_text(key): _cleaned(item, key) for key, item in value.items()}
+        return {clean_text(key): _cleaned(item, in_pieces, key) for key, item in value.items()}
     if is_list(value):
-        return [_cleaned(item) for item in value]
+        return [_cleaned(item, in_pieces) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def scrub(value: object) -> Any:
+    """The value with every text in it complete: what :func:`read_odd_json` left for later is cleaned, too."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if is_dict(value):
+        return {key: scrub(item) for key, item in value.items()}
+    return [scrub(item) for item in value] if is_list(value) else value
 
 
 def mend(text: str) -> tuple[str, str]:

@@ -1,0 +1,167 @@
+"""Output items of the Responses API as parts, and their usage as ours. Nothing here does I/O.
+
+A part's ``provider`` holds what is needed to give its item back as it came: ``item`` (for a message ``part``, and ``item``
+with its first part), without the text, which the part itself has; and ``origin``, the server that it came from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from turnstate_states.content import Citation, Hosted, Part, Reasoning, Refusal, Text, ToolCall
+from turnstate_states.transcript import Usage
+
+from .openai_chat_parts import read_usage
+from .wire import as_dict, as_list, is_dict, misfit
+
+__all__ = ["CALLS", "PROTOCOL", "SEPARATOR", "call_text", "parts_of", "read_responses_usage", "spoken", "text_field"]
+
+PROTOCOL = "openai_responses"
+"""The key under which a part's ``provider`` holds what this protocol needs back."""
+
+CALLS: Mapping[str, str] = {"function_call": "arguments", "custom_tool_call": "input"}
+"""Types of items that are calls of our tools, and the field that holds their arguments."""
+
+SEPARATOR = "\n\n"
+"""Between the parts of a summary, each of which is a paragraph."""
+
+_TEXTS: Mapping[str, str] = {"output_text": "text", "text": "text", "refusal": "refusal"}
+_READABLE = ("query", "queries", "code", "command", "output", "name")
+
+
+def text_field(block: Mapping[str, Any]) -> str:
+    """The field that holds the text of a message's content part; empty if it holds none."""
+    kind = block.get("type")
+    return _TEXTS.get(kind, "") if isinstance(kind, str) else ""
+
+
+def spoken(item: Mapping[str, Any]) -> str:
+    """What of an item is told piece by piece: a message's text, a thought, the arguments of a call."""
+    kind = item.get("type")
+    if kind == "message":
+        return "".join(_text(block, text_field(block)) for block in _content(item) if text_field(block))
+    if kind == "reasoning":
+        return SEPARATOR.join(filter(None, _thoughts(item)))
+    return call_text(item) if kind in CALLS else ""
+
+
+def call_text(item: Mapping[str, Any]) -> str:
+    """The arguments of a call as text."""
+    field = CALLS[item["type"]]
+    value = item.get(field)
+    if is_dict(value):
+        return json.dumps(value, ensure_ascii=False)
+    return _text(item, field)
+
+
+def parts_of(item: Mapping[str, Any], origin: str) -> Iterator[Part]:
+    """The parts that a complete item is.
+
+    Raises:
+        ModelError: a field has a type that makes no sense.
+    """
+    kind: Any = item.get("type")
+    kept = {"origin": origin}
+    if kind == "message":
+        yield from _message(item, kept)
+    elif kind == "reasoning":
+        yield Reasoning(spoken(item), provider={PROTOCOL: {**kept, "item": dict(item)}})
+    elif kind in CALLS:
+        rest = {name: value for name, value in item.items() if name != CALLS[kind]}
+        wire_id = _text(item, "call_id") or _text(item, "id")
+        provider = {PROTOCOL: {**kept, "item": rest}}
+        yield ToolCall("", _text(item, "name"), call_text(item), provider_id=wire_id, provider=provider)
+    else:
+        word = kind if isinstance(kind, str) and kind else "unknown"
+        yield Hosted(word, _readable(item), provider={PROTOCOL: {**kept, "item": dict(item)}})
+
+
+def _message(item: Mapping[str, Any], kept: Mapping[str, Any]) -> Iterator[Part]:
+    head = {"item": {name: value for name, value in item.items() if name != "content"}}
+    for block in _content(item):
+        field = text_field(block)
+        text = _text(block, field) if field else ""
+        if field and not text:
+            continue
+        rest = {name: value for name, value in block.items() if name != field}
+        provider = {PROTOCOL: {**kept, **head, "part": rest}}
+        head = {}
+        if field == "text":
+            yield Text(text, citations=tuple(_citations(block)), provider=provider)
+        elif field == "refusal":
+            yield Refusal(text, provider=provider)
+        else:
+            yield Hosted(str(block.get("type")), provider=provider)
+
+
+def _content(item: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    content = item.get("content")
+    if isinstance(content, str):
+        yield {"type": "output_text", "text": content}
+        return
+    for block in as_list([] if content is None else content, "content"):
+        yield as_dict(block, "a part of the content")
+
+
+def _thoughts(item: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("summary", "content"):
+        blocks = item.get(name)
+        if isinstance(blocks, str):
+            yield blocks
+            continue
+        for block in as_list([] if blocks is None else blocks, name):
+            yield _text(as_dict(block, f"a part of the {name}"), "text")
+
+
+def _citations(block: Mapping[str, Any]) -> Iterator[Citation]:
+    annotations = block.get("annotations")
+    for annotation in as_list([] if annotations is None else annotations, "annotations"):
+        # Chat Completions and some servers here put the fields into an object of their own.
+        inner = is_dict(annotation) and annotation.get("url_citation")
+        fields = inner if is_dict(inner) else annotation
+        if not is_dict(fields):
+            continue
+        texts = {name: value for name, value in fields.items() if isinstance(value, str)}
+        source = texts.get("url") or texts.get("filename") or texts.get("file_id")
+        if source:
+            yield Citation(source, texts.get("title", ""), texts.get("quote", ""))
+
+
+def _readable(item: Mapping[str, Any]) -> str:
+    """The first thing in a hosted item that tells a person what it is about."""
+    action = item.get("action")
+    for fields in (action if is_dict(action) else {}, item):
+        for name in _READABLE:
+            value: object = fields.get(name)
+            if isinstance(value, str) and value:
+                return value
+            if isinstance(value, list) and value and all(isinstance(one, str) for one in value):  # pyright: ignore[reportUnknownVariableType]
+                return "\n".join(map(str, value))  # pyright: ignore[reportUnknownArgumentType]
+    return ""
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise misfit(name, value)
+    return value
+
+
+def read_responses_usage(usage: Mapping[str, Any] | None) -> Usage:
+    """Usage as a server tells it; what is missing, null or no count is unknown.
+
+    >>> read_responses_usage({"input_tokens": 9, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 4}})
+    Usage(input=9, output=3, cached=4, cache_written=None, reasoning=None, cost=None)
+    """
+    fields = usage or {}
+    names = {
+        "prompt_tokens": "input_tokens",
+        "completion_tokens": "output_tokens",
+        "prompt_tokens_details": "input_tokens_details",
+        "completion_tokens_details": "output_tokens_details",
+    }
+    return read_usage({**fields, **{ours: fields[theirs] for ours, theirs in names.items() if theirs in fields}})
