@@ -39,7 +39,7 @@ class Gemini(OpenAIModel):
         settings: see :data:`~turnstate.models.gemini_settings.GEMINI_SETTINGS`. Those of a turn come before them.
         headers: further headers of each request; ``Authorization``, as Vertex AI wants it, takes the key's place.
         extra_body: further fields of each request's body, such as ``safetySettings``; see
-            :func:`~turnstate.models.gemini_settings.check_gemini_body`.
+            ``check_gemini_body``.
         timeouts: limits in seconds.
         connections: how many requests may be under way at once; more of them wait.
 
