@@ -1,6 +1,7 @@
 """``python -m tests.bench [NAME ...]``: what turnstate costs, beside the floor measured in the same run.
 
-Names: turn durable growth stream concurrency resume import. Without any, all of them. It prints and asserts nothing.
+Names: turn durable growth stream concurrency resume import decode encode. Without any, all.
+It prints and asserts nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from turnstate.stores.base import LIVE_OWNERS
 from turnstate.testing import ScriptedModel, call
 
 from .measure import Clock, Figure, median, repeat, rss_mb
+from .wire import bench_decode, bench_encode
 from .work import PAD, STEPS, TEXT500, BareStore, CountingModel, StreamingModel, agent, bare_turn, engine, memory
 
 RUNS = 7
@@ -242,6 +244,8 @@ BENCHES: dict[str, Callable[[], Awaitable[list[Figure]]]] = {
     "concurrency": bench_concurrency,
     "resume": bench_resume,
     "import": bench_import,
+    "decode": bench_decode,
+    "encode": bench_encode,
 }
 
 
