@@ -1,5 +1,10 @@
 """Fixtures that any test may use."""
 
-from tests.servers.fixtures import llama_server, llmock_process, llmock_server
+import pytest
+
+# Before anything imports them: their assertions are to explain themselves.
+pytest.register_assert_rewrite("turnstate.testing.store_suite", "turnstate.testing.model_suite")
+
+from tests.servers.fixtures import llama_server, llmock_process, llmock_server  # noqa: E402
 
 __all__ = ["llama_server", "llmock_process", "llmock_server"]

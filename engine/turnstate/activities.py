@@ -37,13 +37,17 @@ CLOSING_LIMIT = 30.0
 def merged(*all_effects: Effects) -> Effects:
     """Effects of several hooks as one."""
     usage: dict[str, Usage] = {}
+    summary = None
     for effects in all_effects:
+        summary = effects.summary or summary
         for model, used in effects.usage.items():
             usage[model] = usage.get(model, Usage()) + used
     return Effects(
         messages=tuple(text for effects in all_effects for text in effects.messages),
         events=tuple(event for effects in all_effects for event in effects.events),
         usage=usage,
+        warnings=tuple(text for effects in all_effects for text in effects.warnings),
+        summary=summary,
     )
 
 
@@ -98,6 +102,8 @@ def _own_context(context: StepContext[Any]) -> StepContext[Any]:
         attempt=context.attempt,
         hook_pass=context.hook_pass,
         request=context.request,
+        model=context.model,
+        overflow=context.overflow,
     )
     if context.replied is not None:
         own.set_reply(context.replied)
@@ -116,7 +122,8 @@ async def attempt(
     def on_delta(kind: DeltaKind, text: str, slot: int = 0) -> None:
         if not first:
             first.append(now())
-        tell(kind, text, slot)
+        if feed.attempt is running:  # an adapter that talks on after its attempt is not heard in the next one
+            tell(kind, text, slot)
 
     model = agent.model
     try:

@@ -159,6 +159,7 @@ class ActivityRunner:
         )
 
     def _context(self, key: Activity) -> StepContext[Any]:
+        turn = self._driver.core.turn
         return StepContext(
             self.deps(),
             session_id=self._driver.session,
@@ -167,6 +168,8 @@ class ActivityRunner:
             attempt=key.attempt,
             hook_pass=key.hook_pass,
             request=self.request(key),
+            model=self._driver.agent.model,
+            overflow=None if turn is None else turn.overflow,
         )
 
     def deps(self) -> Any:

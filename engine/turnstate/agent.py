@@ -27,7 +27,7 @@ class Agent(Generic[D]):
     """What runs in a session. It holds no state of any session: one agent serves any number of them.
 
     Args:
-        model: the adapter of a provider.
+        model: the adapter of a provider, or a name that :func:`turnstate.models.resolve` knows ("openai:gpt-...").
         instructions: what the model is told first (the system prompt).
         tools: functions, or :func:`~turnstate.tool` objects.
         middleware: hooks, run in this order.
@@ -41,7 +41,7 @@ class Agent(Generic[D]):
     @overload
     def __init__(
         self,
-        model: Model,
+        model: Model | str,
         *,
         instructions: str = "",
         tools: Sequence[AnyTool] = (),
@@ -52,7 +52,7 @@ class Agent(Generic[D]):
     @overload
     def __init__(
         self: Agent[None],
-        model: Model,
+        model: Model | str,
         *,
         instructions: str = "",
         tools: Sequence[AnyTool] = (),
@@ -60,7 +60,7 @@ class Agent(Generic[D]):
     ) -> None: ...
     def __init__(
         self,
-        model: Model,
+        model: Model | str,
         *,
         instructions: str = "",
         tools: Sequence[AnyTool] = (),
@@ -68,11 +68,17 @@ class Agent(Generic[D]):
         policy: Policy[Any] | None = None,
         limits: Limits | None = None,
     ) -> None:
+        if isinstance(model, str):
+            from .models.naming import resolve
+
+            model = resolve(model)
         if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput(f"model: expected a turnstate.models adapter, got {type(model).__name__}")
+            raise InvalidInput(f"model: expected a turnstate.models adapter or a name, got {type(model).__name__}")
         for item in middleware:
             if not isinstance(item, Middleware):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidInput(f"middleware: expected Middleware objects, got {type(item).__name__}")
+        if policy is not None and not isinstance(policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(f"policy: expected a Policy object, got {policy!r}")
         self.model = model
         self.instructions = instructions
         self.tools = ToolSet.of(tools)
@@ -89,10 +95,11 @@ class Agent(Generic[D]):
             before_model=bool(self.hooked("before_model")),
             after_model=bool(self.hooked("after_model")),
             turn_ended=bool(self.hooked("turn_ended")),
+            makes_room=any(item.makes_room for item in self.hooked("before_model")),
         )
 
     def _spec(self, item: Tool[..., Any]) -> ToolSpec:
-        return item.spec if isinstance(self.policy, AsDeclared) else attrs.evolve(item.spec, approval="policy")
+        return item.spec if type(self.policy) is AsDeclared else attrs.evolve(item.spec, approval="policy")
 
     def hooked(self, name: str) -> list[Middleware[Any]]:
         """The middleware that has this hook, in order."""

@@ -74,7 +74,7 @@ class CallRunner:
             self._start(call, self._check)
         if turn is not None and turn.state == "executing-tools":
             for call in calls.values():
-                if call.status == "proposed" and call.id not in self._tasks:
+                if call.status == "proposed" and call.id not in self._tasks and not self._driver.decided(call.id):
                     self._start(call, self._decide)
 
     def _start(self, call: Call, run: Any) -> None:

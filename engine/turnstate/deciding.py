@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -59,7 +60,7 @@ def _policy_context(question: Question) -> PolicyContext[Any]:
         turn_id=context.turn_id,
         call_id=context.call_id,
         tool=context.tool,
-        declared=_declared(question),
+        declared=functools.partial(_declared, question),
         definition=question.tool.definition,
         messages=question.messages,
     )

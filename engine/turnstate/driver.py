@@ -15,7 +15,7 @@ from turnstate_states.checkpoint import Checkpoint, Commit
 from turnstate_states.core import SessionCore
 from turnstate_states.errors import InvalidInput, Refused, StoreError
 from turnstate_states.events import CallProgress, NumberedEvent, TurnEnded, TurnStarted
-from turnstate_states.reports import Report, Stopped
+from turnstate_states.reports import PolicyDecided, Report, Stopped
 from turnstate_states.submissions import Interrupt, Receipt, Submission
 from turnstate_states.transcript import Transcript
 
@@ -174,6 +174,10 @@ class Driver:
         """Take what an activity did."""
         self._reports.append((report, error))
         self.wake()
+
+    def decided(self, call: str) -> bool:
+        """Whether a verdict on a call came in that was not recorded yet."""
+        return any(isinstance(report, PolicyDecided) and report.call == call for report, _ in self._reports)
 
     def submit(self, submission: Submission, *, explicit: bool = False) -> Slot:
         """Take a submission of this process; the slot is resolved when it is durable or refused."""

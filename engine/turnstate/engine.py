@@ -22,6 +22,9 @@ from .agent import Agent
 from .clock import Clock
 from .driver import Driver
 from .failures import ends_host, without_cancelled
+from .middleware.base import Middleware
+from .models.base import Model
+from .policy.base import Policy
 from .reading import read_sessions
 from .results import SessionInfo
 from .running import GRACE, ThreadList
@@ -194,14 +197,21 @@ class Engine(Generic[D]):
         except StoreError as error:
             log.warning("the claims of this engine were not given up; they lapse in %g s: %s", LEASE, error)
         finally:
-            await self._close_model()
+            await self._close_agent()
             await self.store.__aexit__(None, None, None)
 
-    async def _close_model(self) -> None:
-        try:
-            await self.agent.model.aclose()
-        except Exception:
-            log.exception("the model %s did not close its connections", self.agent.model.name)
+    async def _close_agent(self) -> None:
+        """Close what the agent's parts have open; one that fails keeps no other from it."""
+        parts: list[Model | Policy[Any] | Middleware[Any]] = [
+            self.agent.model,
+            self.agent.policy,
+            *self.agent.middleware,
+        ]
+        for part in parts:
+            try:
+                await part.aclose()
+            except Exception:
+                log.exception("%s did not close its connections", type(part).__name__)
 
     # ---- sessions
 

@@ -135,7 +135,7 @@ def messages_of(turn: str, transcript: Transcript) -> list[Message]:
             found.append(message)
         elif found:
             break
-    conversation = Conversation()
+    conversation = Conversation(whole=True)
     for message in reversed(found):
         conversation.add(message)
     return [message for message in conversation.messages() if message.id in transcript]

@@ -41,6 +41,7 @@ from .reports import (
     Report,
     Reviewed,
     Stopped,
+    Summary,
 )
 from .rules import Limits, OnCrash, Rules, ToolSpec
 from .stepping import EVENTS, FACTS, STATES, EventName, Facts, NotAllowed, next_state
@@ -138,6 +139,7 @@ __all__ = [
     "Stop",
     "Stopped",
     "Submission",
+    "Summary",
     "Text",
     "Timing",
     "ToolCall",

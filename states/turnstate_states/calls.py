@@ -11,7 +11,7 @@ from .content import ResultStatus, ToolCall, ToolResult
 from .events import ApprovalRequested, CallAnswered, CallProposed, CallSettled, CallStarted
 from .rules import ToolSpec
 from .stepping import Facts
-from .turn import Call, Grant
+from .turn import Call, Grant, Permissions
 from .work import Work
 
 __all__ = [
@@ -87,6 +87,8 @@ def decide(work: Work, call: Call) -> None:
         work.put_call(attrs.evolve(call, status="allowed"))
     elif spec.approval == "always":
         ask(work, call, spec)
+    elif work.turn.calls[call.id] != call:
+        work.put_call(call)
 
 
 def ask(work: Work, call: Call, spec: ToolSpec, reason: str = "") -> None:
@@ -102,9 +104,11 @@ def ask(work: Work, call: Call, spec: ToolSpec, reason: str = "") -> None:
 
 
 def covering_grant(work: Work, call: Call) -> Grant | None:
-    """The approval for the session that covers a call, if there is one."""
+    """The approval for the session that covers a call and the permissions that its verdict asks for, if there is one."""
+    wanted = call.permissions or Permissions()
     for grant in work.checkpoint.grants:
-        if grant.tool == call.tool and grant.arguments_json in (None, canonical(call.arguments_json)):
+        fits = grant.tool == call.tool and grant.arguments_json in (None, canonical(call.arguments_json))
+        if fits and wanted.within(grant.permissions or Permissions()):
             return grant
     return None
 

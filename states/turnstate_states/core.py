@@ -262,7 +262,8 @@ class SessionCore:
         if turn is None or call is None or call.status not in EXPECTED[type(report)]:
             return False
         if turn.ending is not None and isinstance(report, PolicyDecided):
-            return False  # it could only begin something
+            self._count(report.usage)  # it could only begin something, but that was used
+            return bool(report.usage)
         if isinstance(report, CallDone):
             self._count(report.usage)
             settle(work, call, report.status, report.text, report.reason)

@@ -24,6 +24,7 @@ __all__ = [
     "CallProposed",
     "CallSettled",
     "CallStarted",
+    "Compacted",
     "Custom",
     "Delta",
     "Event",
@@ -136,6 +137,14 @@ class MessageAdded(EventBase):
     """A middleware added a message for good."""
 
     tag: ClassVar[str] = "message-added"
+    message: Message
+
+
+@attrs.frozen(repr=False, eq=False)
+class Compacted(EventBase):
+    """From now on the model is shown this summary in the place of what was said before; the history stays."""
+
+    tag: ClassVar[str] = "compacted"
     message: Message
 
 
@@ -325,6 +334,7 @@ NumberedEvent = (
     | MessageTaken
     | MessageRemoved
     | MessageAdded
+    | Compacted
     | StepStarted
     | StepEnded
     | Retrying

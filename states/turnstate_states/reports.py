@@ -27,6 +27,7 @@ __all__ = [
     "Report",
     "Reviewed",
     "Stopped",
+    "Summary",
 ]
 
 
@@ -44,13 +45,26 @@ def _no_usage() -> Mapping[str, Usage]:
     return {}
 
 
+@attrs.frozen
+class Summary:
+    """What a model is shown from now on in the place of all before the message ``keeps``; empty for all there is."""
+
+    text: str
+    keeps: str = ""
+
+
 @attrs.frozen(kw_only=True)
 class Effects:
-    """What hooks did: messages for good, events of their own (name, data), usage by model."""
+    """What hooks did: messages for good, events of their own (name, data), usage by model, warnings for people.
+
+    A ``summary`` counts before a request only.
+    """
 
     messages: tuple[str, ...] = ()
     events: tuple[tuple[str, Any], ...] = ()
     usage: Mapping[str, Usage] = attrs.field(factory=_no_usage)
+    warnings: tuple[str, ...] = ()
+    summary: Summary | None = None
 
 
 @attrs.frozen

@@ -170,9 +170,8 @@ def _grant(work: Work, call: Call, by: str) -> Grant:
         return known
     checkpoint = work.checkpoint
     checkpoint.grant_count += 1
-    grant = Grant(
-        f"g{checkpoint.grant_count}", call.tool, None if call.covers == "tool" else canonical(call.arguments_json), by
-    )
+    arguments = None if call.covers == "tool" else canonical(call.arguments_json)
+    grant = Grant(f"g{checkpoint.grant_count}", call.tool, arguments, by, call.permissions)
     kept = checkpoint.grants
     for old in kept[: max(0, len(kept) + 1 - work.rules.limits.grants)]:
         work.tell(GrantRevoked, old)

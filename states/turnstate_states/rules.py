@@ -86,6 +86,7 @@ def _no_tools() -> Mapping[str, ToolSpec]:
 class Rules:
     """Everything that is declared: tools by name, limits, and which hooks there are.
 
+    ``makes_room``: a hook before requests can summarise a conversation that was too long for the model.
     ``delay`` and ``longest_delay`` shape the back-off between attempts, in seconds: the first delay, doubled each time, at
     most the longest. A server that asks for more than ``longest_wait`` seconds fails the turn instead.
     """
@@ -95,6 +96,7 @@ class Rules:
     before_model: bool = False
     after_model: bool = False
     turn_ended: bool = False
+    makes_room: bool = False
     passes: int = 3
     agains: int = 2
     delay: float = 0.5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,8 @@ from .calls import decide, propose, propose_rest, settle, settle_open
 from .content import Part, Reasoning, Text, ToolCall
 from .events import Replied, Retrying, StepEnded, StepStarted, TurnEnded, TurnStarted, Warned
 from .reports import AttemptFailed, AttemptReplied, Prepared, Reviewed, Stopped
-from .rules import Limits, Rules
+from .retrying import next_try, why_given_up
+from .rules import Limits
 from .stepping import Facts
 from .transcript import Message, Usage
 from .turn import Ending, Failure, Outcome, TurnState
@@ -21,7 +21,6 @@ from .work import Work
 
 __all__ = [
     "after_reply",
-    "back_off",
     "close",
     "end",
     "enter_step",
@@ -74,8 +73,8 @@ def start_turn(
 
 def _spoke_last(work: Work) -> bool:
     """Whether the last word is the model's: providers want one of somebody else before they answer again."""
-    path = work.transcript.path
-    return bool(path) and path[-1].role == "assistant" and not path[-1].calls
+    last = next((message for message in reversed(work.transcript.path) if message.keeps is None), None)
+    return last is not None and last.role == "assistant" and not last.calls
 
 
 def enter_step(work: Work) -> None:
@@ -85,7 +84,7 @@ def enter_step(work: Work) -> None:
     turn.attempt = 0
     turn.tries = turn.resumptions = 0
     turn.reply = ""
-    turn.reviewed = turn.again = False
+    turn.reviewed = turn.again = turn.overflowed = False
     turn.calls = {}
     enter_attempt(work)
     work.count_time()
@@ -105,8 +104,7 @@ def enter_attempt(work: Work, not_before: float = 0.0) -> None:
 
 def limit_reached(limits: Limits, turn: TurnState) -> str:
     """Which limit forbids another request, in words; empty if none does."""
-    retries = bool(turn.tries or turn.resumptions)  # the step is counted already
-    if limits.steps is not None and turn.steps >= limits.steps and not retries:
+    if limits.steps is not None and turn.steps >= limits.steps and not _counted(turn):
         return f"the turn reached its limit of {limits.steps} steps"
     if limits.tokens is not None and turn.usage.total >= limits.tokens:
         return f"the turn reached its limit of {limits.tokens} tokens"
@@ -115,6 +113,11 @@ def limit_reached(limits: Limits, turn: TurnState) -> str:
     if limits.seconds is not None and turn.worked >= limits.seconds:
         return seconds_reached(limits.seconds)
     return ""
+
+
+def _counted(turn: TurnState) -> bool:
+    """Whether the step had a request already, so that the next one is a retry."""
+    return bool(turn.tries or turn.resumptions or turn.overflowed)
 
 
 def seconds_reached(seconds: float) -> str:
@@ -135,11 +138,15 @@ def prepared(work: Work, report: Prepared) -> None:
         turn.hook_pass += 1
         turn.steers_seen = work.checkpoint.events
         return
+    summary = report.effects.summary
+    compacted = summary is not None and work.compact(summary)
     work.apply_effects(report.effects)
     if report.error is not None:
         end(work, "failed", report.error.message, report.error)
     elif report.stop is not None:
         end(work, "interrupted", report.stop)
+    elif turn.overflow is not None and not compacted:
+        end(work, "failed", turn.overflow.message, turn.overflow)
     else:
         request(work)
 
@@ -154,8 +161,9 @@ def request(work: Work) -> None:
     work.take(work.checkpoint.steers)
     work.checkpoint.steers = ()
     work.step("request")
-    if turn.tries == turn.resumptions == 0:
+    if not _counted(turn):
         turn.steps += 1
+    turn.overflow = None
     turn.attempts += 1
     work.tell(StepStarted, turn.step, turn.attempt_id)
 
@@ -188,42 +196,32 @@ def record_reply(work: Work, report: AttemptReplied) -> None:
 
 
 def record_failure(work: Work, report: AttemptFailed) -> None:
-    """An attempt broke: back off and try again, or end the turn with what it gave so far kept."""
-    turn, failure, rules = work.turn, report.failure, work.rules
+    """An attempt broke: try again, now or later, or end the turn with what it gave so far kept."""
+    turn, failure, limits = work.turn, report.failure, work.rules.limits
     work.count_usage(report.model, report.usage)
-    turn.tries += 1
     if turn.ending is not None:
-        work.tell(StepEnded, turn.step, turn.attempt_id, "failed", report.usage)
-        keep_partial(work, report.parts, report.model)
+        _fail_attempt(work, report)
         end(work, turn.ending.outcome, turn.ending.reason)
         return
-    too_long = (failure.retry_after or 0) > rules.longest_wait
-    again = failure.retryable and turn.tries < rules.limits.attempts and not too_long
+    delay = next_try(work, failure)
     work.count_time()
-    reached = limit_reached(rules.limits, turn) if again else ""
-    if again and not reached:
-        delay = max(back_off(rules, work.checkpoint.session, turn), failure.retry_after or 0)
-        work.tell(StepEnded, turn.step, turn.attempt_id, "retrying", report.usage)
-        work.tell(Retrying, turn.attempt_id, failure, delay)
-        work.step("retry")
-        enter_attempt(work, work.now + delay)
+    reached = "" if delay is None else limit_reached(limits, turn)
+    if delay is None or reached:
+        _fail_attempt(work, report)
+        if reached:
+            end(work, "limit", reached)
+        else:
+            end(work, "failed", why_given_up(work.rules, failure), failure)
         return
-    work.tell(StepEnded, turn.step, turn.attempt_id, "failed", report.usage)
+    work.tell(StepEnded, turn.step, turn.attempt_id, "retrying", report.usage)
+    work.tell(Retrying, turn.attempt_id, failure, delay)
+    work.step("retry")
+    enter_attempt(work, 0.0 if turn.overflow else work.now + delay)
+
+
+def _fail_attempt(work: Work, report: AttemptFailed) -> None:
+    work.tell(StepEnded, work.turn.step, work.turn.attempt_id, "failed", report.usage)
     keep_partial(work, report.parts, report.model)
-    if reached:
-        end(work, "limit", reached)
-        return
-    reason = failure.message
-    if too_long:
-        reason = f"{reason} (the server asks to wait {failure.retry_after:g} s)"
-    end(work, "failed", reason, failure)
-
-
-def back_off(rules: Rules, session: str, turn: TurnState) -> float:
-    """Seconds before the next attempt: doubling, capped, with up to a quarter taken off by a hash of the attempt."""
-    delay = min(rules.delay * 2.0 ** min(turn.tries - 1, 30), rules.longest_delay)
-    jitter = zlib.crc32(f"{session}/{turn.attempt_id}".encode()) / 2**32
-    return delay * (1.0 - jitter / 4)
 
 
 def keep_partial(work: Work, parts: tuple[Part, ...], model: str) -> None:
@@ -302,7 +300,7 @@ def end(
 def _ended(work: Work, outcome: Outcome, reason: str, error: Failure | None) -> None:
     turn, checkpoint = work.turn, work.checkpoint
     turn.outcome, turn.reason, turn.error = outcome, reason, error
-    turn.clock = None
+    turn.clock = turn.overflow = None
     told, turn.ending = turn.ending, None
     turn.not_before = 0.0
     checkpoint.queue = (*checkpoint.steers, *checkpoint.queue)

@@ -70,6 +70,9 @@ class Message:
 
     ``id`` is unique in the session (``m12``), ``parent`` the message before it on its path. A tool's result is a message
     of its own with role ``tool``. ``status`` is ``incomplete`` for what was left of a reply when its turn ended.
+
+    A summary of what was said so far has ``keeps``: the first message before it that a model is still shown, empty if
+    there is none. From then on a model is shown the summary in the place of all that stands before that message.
     """
 
     id: str
@@ -83,6 +86,7 @@ class Message:
     usage: Usage | None = None
     timing: Timing | None = None
     metadata: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    keeps: str | None = None
 
     @property
     def text(self) -> str:
@@ -109,6 +113,9 @@ class Conversation:
     complete; a batch that another message cuts short gets a result for each call that has none, so that whatever the
     history holds, the request is one that a strict provider accepts. Results without a call are left out.
 
+    A summary takes the place of all before the message that it keeps, as a person's message, if that is a place where a
+    conversation may be cut. With ``whole``, which is for people, it stands where it was written and cuts nothing.
+
     >>> c = Conversation()
     >>> c.add(Message("m1", None, "t1", "assistant", (ToolCall("m1.0", "f", "{}"),), 0.0))
     >>> c.add(Message("m2", "m1", "t1", "user", (Text("stop"),), 0.0))
@@ -116,14 +123,15 @@ class Conversation:
     [('assistant', ''), ('tool', 'not run: no result was recorded'), ('user', 'stop')]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, whole: bool = False) -> None:
+        self._whole = whole
         self._messages: list[Message] = []
         self._open: dict[str, Message | None] = {}
         self._last: Message | None = None
 
-    def copy(self) -> Conversation:
-        """An independent copy; the messages in it are shared."""
-        other = Conversation()
+    def copy(self, *, whole: bool | None = None) -> Conversation:
+        """An independent copy, with ``whole`` as given; the messages in it are shared."""
+        other = Conversation(whole=self._whole if whole is None else whole)
         other._messages = list(self._messages)
         other._open = dict(self._open)
         other._last = self._last
@@ -140,12 +148,31 @@ class Conversation:
             return
         self._flush()
         message = _in_place(message)
-        if _shown(message):
+        if message.keeps is not None and not self._whole:
+            self._start_from(message, message.keeps)
+        elif _shown(message):
             self._messages.append(message)
         calls = message.calls
         if calls:
             self._last = message
             self._open = {call.id: None for call in calls}
+
+    def _start_from(self, summary: Message, keeps: str) -> None:
+        at = self.cut_before(keeps)
+        if at is not None and summary.parts:
+            self._messages[:at] = [attrs.evolve(summary, role="user")]
+
+    def cut_before(self, keeps: str) -> int | None:
+        """How many messages a summary that keeps this message takes the place of; None if it cannot cut there.
+
+        A conversation is cut before a person's or a model's message, never between a call and its results.
+        """
+        if not keeps:
+            return len(self._messages) or None
+        for at in range(len(self._messages) - 1, 0, -1):
+            if self._messages[at].id == keeps:
+                return at if self._messages[at].role in ("user", "assistant") else None
+        return None
 
     def _flush(self) -> None:
         for call, message in self._open.items():
@@ -202,6 +229,8 @@ def _shown(message: Message) -> bool:
 class Transcript:
     """All messages of a session by id, and the path from the first to ``head``.
 
+    ``conversation`` is what a model is shown of the path.
+
     Raises:
         CheckpointError: messages do not form a tree, or ``head`` is not among them.
     """
@@ -212,9 +241,9 @@ class Transcript:
             self._by_id[message.id] = message
         self.head = head
         self.path: list[Message] = list(self._walk(head))
-        self.conversation = Conversation()
+        self.conversation = self._history = Conversation()
         for message in self.path:
-            self.conversation.add(message)
+            self._show(message)
 
     def copy(self) -> Transcript:
         """An independent copy; the messages in it are shared."""
@@ -222,8 +251,18 @@ class Transcript:
         other._by_id = dict(self._by_id)
         other.head = self.head
         other.path = list(self.path)
-        other.conversation = self.conversation.copy()
+        other.conversation = other._history = self.conversation.copy()
+        if self._history is not self.conversation:
+            other._history = self._history.copy()
         return other
+
+    def _show(self, message: Message) -> None:
+        """Add a message of the path to the conversation, and to the whole history once that is something else."""
+        if message.keeps is not None and self._history is self.conversation:
+            self._history = self.conversation.copy(whole=True)
+        self.conversation.add(message)
+        if self._history is not self.conversation:
+            self._history.add(message)
 
     def _walk(self, head: str | None) -> Iterator[Message]:
         found: list[Message] = []
@@ -244,7 +283,7 @@ class Transcript:
         self._by_id[message.id] = message
         self.head = message.id
         self.path.append(message)
-        self.conversation.add(message)
+        self._show(message)
 
     def __getitem__(self, message: str) -> Message:
         return self._by_id[message]
@@ -264,5 +303,5 @@ class Transcript:
         return tuple(self._by_id.values())
 
     def visible(self) -> Sequence[Message]:
-        """The path with the results of each batch in call order."""
-        return self.conversation.messages()
+        """The whole path, summaries and what they stand for included, with the results of each batch in call order."""
+        return self._history.messages()

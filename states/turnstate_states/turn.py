@@ -73,6 +73,14 @@ class Permissions:
     network: bool = False
     write: tuple[str, ...] = ()
 
+    def within(self, other: Permissions) -> bool:
+        """Whether these reach no further than the others.
+
+        >>> Permissions(write=("a",)).within(Permissions(network=True, write=("a", "b")))
+        True
+        """
+        return self.network <= other.network and set(self.write) <= set(other.write)
+
 
 @attrs.frozen
 class Call:
@@ -124,12 +132,16 @@ class Call:
 
 @attrs.frozen
 class Grant:
-    """An approval for the session: this tool with these arguments (JSON text, canonical), or with any if None."""
+    """An approval for the session: this tool with these arguments (JSON text, canonical), or with any if None.
+
+    ``permissions`` are those that the approved call got: the most that a call may ask for to be covered.
+    """
 
     id: str
     tool: str
     arguments_json: str | None = None
     by: str = ""
+    permissions: Permissions | None = None
 
     @property
     def arguments(self) -> Mapping[str, Any] | None:
@@ -158,8 +170,9 @@ class TurnState:
     ``step`` is the step it is in, ``attempt`` the attempt of that step, ``hook_pass`` the round of hooks before that
     attempt; ``tries`` counts attempts of the step that failed and ``resumptions`` those that their process did not survive.
     ``reply`` names the message that the step gave, once it is stored; ``reviewed`` and ``again`` are what hooks said of it.
-    ``worked`` is the time at work in seconds, up to ``clock``. ``closed`` is true when :class:`~turnstate.TurnEnded` was
-    told.
+    ``overflow`` is how the model refused a request as too long, until hooks made room; ``overflowed`` is true for the rest
+    of the step. ``worked`` is the time at work in seconds, up to ``clock``. ``closed`` is true when
+    :class:`~turnstate.TurnEnded` was told.
     """
 
     id: str
@@ -180,6 +193,8 @@ class TurnState:
     reply: str = ""
     reviewed: bool = False
     again: bool = False
+    overflow: Failure | None = None
+    overflowed: bool = False
     calls: dict[str, Call] = attrs.field(factory=dict[str, Call])
     ending: Ending | None = None
     stop: Stop = ""

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from .checkpoint import Checkpoint, Commit, Queued
 from .content import Part, Text
-from .events import Custom, EventBase, MessageAdded, MessageTaken, NumberedEvent
-from .reports import Effects
+from .events import Compacted, Custom, EventBase, MessageAdded, MessageTaken, NumberedEvent, Warned
+from .reports import Effects, Summary
 from .rules import Rules
 from .stepping import EventName, Facts, next_state
 from .submissions import Receipt
@@ -96,6 +96,7 @@ class Work:
         usage: Usage | None = None,
         timing: Timing | None = None,
         metadata: Mapping[str, Any] | None = None,
+        keeps: str | None = None,
     ) -> Message:
         """Append a message below the head."""
         checkpoint = self.checkpoint
@@ -112,6 +113,7 @@ class Work:
             usage,
             timing,
             metadata or {},
+            keeps,
         )
         self.transcript.append(message)
         checkpoint.head = message.id
@@ -143,10 +145,25 @@ class Work:
             self.add_feedback(text)
         for name, data in effects.events:
             self.tell(Custom, name, data)
+        for text in effects.warnings:
+            self.tell(Warned, text)
 
     def add_feedback(self, text: str) -> None:
         """Add a middleware's words for the model, for good."""
         self.tell(MessageAdded, self.add_message("user", (Text(text),), metadata=FEEDBACK))
+
+    def compact(self, summary: Summary) -> bool:
+        """Have the model start from a summary; False, and a warning, if the conversation cannot be cut there."""
+        if self.transcript.conversation.cut_before(summary.keeps) is None:
+            self.tell(
+                Warned, f"a summary was dropped: the conversation cannot be cut before {summary.keeps or 'it began'}"
+            )
+            return False
+        message = self.add_message("system", (Text(summary.text),), metadata=FEEDBACK, keeps=summary.keeps)
+        self.checkpoint.epoch += 1
+        self.turn.last_usage = None
+        self.tell(Compacted, message)
+        return True
 
     def take(self, waiting: Iterable[Queued]) -> None:
         """Let waiting messages join the turn."""

@@ -32,6 +32,7 @@ from turnstate_states.reports import (
     Report,
     Reviewed,
     Stopped,
+    Summary,
 )
 from turnstate_states.submissions import (
     Answer,
@@ -101,10 +102,12 @@ class World(Hosted):
         elif kind == "closing":
             found += [("closed", how) for how in self.scope.hooks if how in ("ok", "message")]
         elif kind == "stream" and turn.reply:
-            found += [("reviewed", how) for how in self.scope.hooks]
+            found += [("reviewed", how) for how in self.scope.hooks if how != "compact"]
         elif kind == "stream":
             found += [("reply", name) for name in self.scope.replies]
             found += [("fail", how) for how in ("retryable", "fatal")]
+            if self.scope.rules.makes_room:
+                found.append(("fail", "overflow"))
         else:
             found += self._call_reports(turn)
         if self.core.stopping:
@@ -297,7 +300,13 @@ class World(Hosted):
         assert encode_checkpoint(self.core.checkpoint) == before
 
     def _do_prepared(self, how: str) -> None:
-        effects = Effects(messages=("mind this",), usage={"hook": Usage(1, 1)}) if how == "message" else Effects()
+        effects = Effects()
+        if how == "message":
+            effects = Effects(messages=("mind this",), usage={"hook": Usage(1, 1)})
+        elif how == "compact":
+            shown = self.core.transcript.conversation.messages()
+            places = [message.id for message in shown[1:] if message.role != "tool"]
+            effects = Effects(summary=Summary("so far", places[-1] if places else ""))
         failure = Failure("hook", "it broke") if how == "error" else None
         self._report(Prepared(self._key(), effects, "enough" if how == "stop" else None, failure))
 
@@ -311,7 +320,8 @@ class World(Hosted):
             self.running = None
 
     def _do_fail(self, how: str) -> None:
-        failure = Failure("cut", "the connection broke", retryable=how == "retryable")
+        kind = "context-overflow" if how == "overflow" else "cut"
+        failure = Failure(kind, "the connection broke", retryable=how == "retryable")
         parts = (Text("half"), ToolCall("", "plain", "{"))
         self._report(AttemptFailed(self._key(), failure, parts, Usage(1), "m"))
 

@@ -12,6 +12,7 @@ from turnstate_states.events import (
     CallProposed,
     CallSettled,
     CallStarted,
+    Compacted,
     MessageAdded,
     MessageQueued,
     MessageRemoved,
@@ -171,7 +172,10 @@ def messages_told(events: Iterable[NumberedEvent]) -> list[Message]:
     """The messages that events tell."""
     told: list[Message] = []
     for event in events:
-        if isinstance(event, (TurnStarted, MessageTaken, MessageAdded, Replied, CallSettled)) and event.message:
+        if (
+            isinstance(event, (TurnStarted, MessageTaken, MessageAdded, Compacted, Replied, CallSettled))
+            and event.message
+        ):
             told.append(event.message)
     return told
 

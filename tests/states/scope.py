@@ -23,6 +23,7 @@ TOOLS = {
 LIMITS = Limits(steps=3, attempts=2, resumptions=1, queue=2, grants=1, calls=4)
 PLAIN = Rules(tools=TOOLS, limits=LIMITS, delay=1.0)
 HOOKED = attrs.evolve(PLAIN, before_model=True, after_model=True, turn_ended=True, passes=2, agains=1)
+COMPACTING = attrs.evolve(PLAIN, before_model=True, makes_room=True, passes=2)
 
 REPLIES: dict[str, tuple[tuple[str, ...], Stop]] = {
     "text": ((), "stop"),

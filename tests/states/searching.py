@@ -24,6 +24,7 @@ def fingerprint(world: World) -> object:
         closed,
         (turn.state, turn.steps, turn.tries, turn.resumptions, turn.hook_pass, turn.not_before > world.now),
         (bool(turn.reply), turn.reviewed, turn.again, turn.agains, turn.outcome, world.running is None, steered),
+        (turn.overflow is not None, turn.overflowed),
         turn.ending and turn.ending.outcome,
         tuple(_call_print(world, call) for call in turn.calls.values()),
     )

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from tests.states.explore import World
-from tests.states.scope import HOOKED, PLAIN, Scope
+from tests.states.scope import COMPACTING, HOOKED, PLAIN, Scope
 from tests.states.searching import check_recovery, check_replays, fingerprint
 from turnstate_states.rules import Limits
 
@@ -34,6 +34,13 @@ SCOPES = {
         replies=("text", "plain"),
         sends=("steer",),
         hooks=("ok", "message", "again", "stop", "error"),
+        turns=1,
+    ),
+    "compaction": Scope(
+        COMPACTING,
+        replies=("text", "plain"),
+        sends=("steer",),
+        hooks=("ok", "compact", "error"),
         turns=1,
     ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -16,7 +17,12 @@ EVERYTHING = Scope(
     answers=("approve", "edited", "session", "deny", "deny-end"),
     hooks=("ok", "message", "again", "stop", "error"),
 )
-HOOKS = Scope(HOOKED, EVERYTHING.replies, EVERYTHING.answers, hooks=EVERYTHING.hooks)
+HOOKS = Scope(
+    attrs.evolve(HOOKED, makes_room=True),
+    EVERYTHING.replies,
+    EVERYTHING.answers,
+    hooks=(*EVERYTHING.hooks, "compact"),
+)
 BENIGN = ("prepared", "reviewed", "closed", "reply", "done", "look", "policy", "answer", "tick")
 
 

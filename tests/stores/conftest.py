@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("turnstate.testing.store_suite")
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

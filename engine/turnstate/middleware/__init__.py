@@ -1,7 +1,8 @@
-"""Middleware: hooks around requests to the model and the end of a turn."""
+"""Middleware: hooks around requests to the model and the end of a turn, and those that ship."""
 
 from __future__ import annotations
 
 from .base import Again, Middleware, StepContext, Stop, TurnContext
+from .compaction import Compaction
 
-__all__ = ["Again", "Middleware", "StepContext", "Stop", "TurnContext"]
+__all__ = ["Again", "Compaction", "Middleware", "StepContext", "Stop", "TurnContext"]

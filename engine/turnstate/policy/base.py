@@ -27,6 +27,21 @@ def _paths(paths: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
     return tuple(str(path) for path in paths)
 
 
+def _text(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    if not isinstance(value, str):
+        raise InvalidInput(f"{field.name}: expected text, got {type(value).__name__}")
+
+
+def _bool(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{field.name}: expected True or False, got {type(value).__name__}")
+
+
+def _covers(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    if value not in ("arguments", "tool"):
+        raise InvalidInput(f"covers: expected 'arguments' or 'tool', got {value!r}")
+
+
 @attrs.frozen
 class Allow:
     """The call may run, and reach the network or write below some paths if that is said.
@@ -34,28 +49,29 @@ class Allow:
     Permissions reach the tool's context; :func:`turnstate.tools.shell` enforces them, a plain function must look itself.
     """
 
-    network: bool = attrs.field(default=False, kw_only=True)
+    network: bool = attrs.field(default=False, validator=_bool, kw_only=True)
     write: tuple[str, ...] = attrs.field(default=(), converter=_paths, kw_only=True)
 
 
 @attrs.frozen
 class Deny:
-    """The call may not run; the model is told why."""
+    """The call may not run; the model is told why. No approval for the session helps against it."""
 
-    reason: str = ""
+    reason: str = attrs.field(default="", validator=_text)
 
 
 @attrs.frozen
 class Ask:
     """A person must decide. If they approve, the call gets these permissions.
 
-    ``covers`` is what an approval for the session covers: this tool with equal arguments, or the tool with any.
+    ``covers`` is what an approval for the session covers: this tool with equal arguments, or the tool with any. It covers
+    a later call only if that one's own verdict asks for no more permissions than the approved call's.
     """
 
-    reason: str = ""
-    network: bool = attrs.field(default=False, kw_only=True)
+    reason: str = attrs.field(default="", validator=_text)
+    network: bool = attrs.field(default=False, validator=_bool, kw_only=True)
     write: tuple[str, ...] = attrs.field(default=(), converter=_paths, kw_only=True)
-    covers: Literal["arguments", "tool"] = attrs.field(default="arguments", kw_only=True)
+    covers: Literal["arguments", "tool"] = attrs.field(default="arguments", validator=_covers, kw_only=True)
 
 
 Verdict = Allow | Deny | Ask
@@ -69,8 +85,7 @@ def permissions_of(verdict: Verdict) -> Permissions | None:
 class PolicyContext(ToolContext[D]):
     """What a policy is given besides the call.
 
-    ``declared`` is the verdict of the tool's own declaration, ``definition`` what the model was told of the tool,
-    ``messages`` the visible conversation.
+    ``definition`` is what the model was told of the tool.
     """
 
     def __init__(
@@ -81,14 +96,19 @@ class PolicyContext(ToolContext[D]):
         turn_id: str,
         call_id: str,
         tool: str,
-        declared: Allow | Ask,
+        declared: Callable[[], Allow | Ask],
         definition: ToolDefinition,
         messages: Callable[[], Sequence[Message]],
     ) -> None:
         super().__init__(deps, session_id=session_id, turn_id=turn_id, call_id=call_id, tool=tool)
-        self.declared = declared
+        self._declared = declared
         self.definition = definition
         self._messages = messages
+
+    @property
+    def declared(self) -> Allow | Ask:
+        """The verdict of the tool's own declaration; asks its ``approval`` if that is a function, which may raise."""
+        return self._declared()
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -106,6 +126,9 @@ class Policy(Generic[D]):
     async def authorize(self, call: Call, ctx: PolicyContext[D], /) -> Verdict:
         """Decide on a call, whose arguments were checked."""
         raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Close connections; an engine does it when it is left. The default has none."""
 
 
 class AsDeclared(Policy[Any]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -24,6 +24,11 @@ def _patterns(arguments: Mapping[str, str]) -> Mapping[str, str]:
     return dict(arguments)
 
 
+def _verdict(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    if not isinstance(value, (Allow, Ask, Deny)):
+        raise InvalidInput(f"{field.name}: expected Allow(), Ask() or Deny(), got {value!r}")
+
+
 @attrs.frozen
 class Rule:
     """A verdict for calls of some tools with some arguments.
@@ -38,7 +43,7 @@ class Rule:
     """
 
     tool: str
-    verdict: Verdict
+    verdict: Verdict = attrs.field(validator=_verdict)
     arguments: Mapping[str, str] = attrs.field(factory=dict[str, str], converter=_patterns)
 
     def fits(self, call: Call) -> bool:
@@ -67,7 +72,9 @@ class Rules(Policy[Any]):
         for rule in rules:
             if not isinstance(rule, Rule):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidInput(f"rules: expected Rule objects, got {type(rule).__name__}")
-        self.rules: Iterable[Rule] = rules
+        if otherwise is not None and not isinstance(otherwise, (Allow, Ask, Deny)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(f"otherwise: expected Allow(), Ask() or Deny(), got {otherwise!r}")
+        self.rules = rules
         self.otherwise = otherwise
 
     async def authorize(self, call: Call, ctx: PolicyContext[Any], /) -> Verdict:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import trio
@@ -40,6 +41,7 @@ def call(tool: str, /, **arguments: Any) -> ScriptedCall:
 Line = str | ScriptedCall | Reply | Exception | Iterable["str | ScriptedCall"]
 """One reply: text, a call, several of them, a whole Reply, or an exception to raise."""
 Script = Iterable[Line] | Callable[[ModelRequest], Line]
+S = TypeVar("S", bound="ScriptedModel")
 
 
 class ScriptedModel(Model):
@@ -59,17 +61,43 @@ class ScriptedModel(Model):
         self.name = name
         self.delay = delay
         self.requests: list[ModelRequest] = []
-        if callable(script):
-            self._next = script
-        else:
-            self._lines = iter(list(script))
-            self._next = self._from_list
+        self._function = script if callable(script) else None
+        self._lines: list[Line] = [] if callable(script) else [_kept(line) for line in script]
+        self._place = 0
+        self._repeats = False
+        self._step = ""
 
-    def _from_list(self, request: ModelRequest) -> Line:
+    def fresh(self: S) -> S:
+        """A model that says the same from the beginning, with no requests yet; :func:`crashes` uses one in each run.
+
+        It lives through crashes: a request of a step that it replied to already gets that reply again.
+        """
+        other = copy.copy(self)
+        other.requests, other._place, other._repeats, other._step = [], 0, True, ""
+        return other
+
+    def shown(self, request: int = -1) -> list[tuple[str, str]]:
+        """Role and text of each message that a request showed; by default the last one.
+
+        Raises:
+            AssertionError: there was no such request.
+        """
         try:
-            return next(self._lines)
-        except StopIteration:
-            raise AssertionError(f"the script has no reply for request {len(self.requests)}") from None
+            return [(message.role, message.text) for message in self.requests[request].messages]
+        except IndexError:
+            raise AssertionError(f"there is no request {request}; there were {len(self.requests)}") from None
+
+    def _next(self, request: ModelRequest) -> Line:
+        if self._function is not None:
+            return self._function(request)
+        step = request.attempt.rpartition(".")[0]
+        if self._repeats and self._step == step and not isinstance(self._lines[self._place - 1], Exception):
+            return self._lines[self._place - 1]
+        if self._place == len(self._lines):
+            raise AssertionError(f"the script has no reply for request {len(self.requests)}")
+        self._place += 1
+        self._step = step
+        return self._lines[self._place - 1]
 
     async def respond(self, request: ModelRequest, on_delta: OnDelta) -> Reply:
         self.requests.append(request)
@@ -97,6 +125,13 @@ class ScriptedModel(Model):
                 on_delta("call", part.name, slot)
                 on_delta("arguments", part.arguments, slot)
                 slot += 1
+
+
+def _kept(line: Line) -> Line:
+    """A line that can be said again, also where an iterator was given."""
+    if isinstance(line, (str, ScriptedCall, Reply, Exception)) or not isinstance(line, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return line
+    return tuple(line)
 
 
 def _part(item: object) -> Part:

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from .base import Tool, ToolSet, tool
 from .context import ToolContext
+from .shell import shell
 
-__all__ = ["Tool", "ToolContext", "ToolSet", "tool"]
+__all__ = ["Tool", "ToolContext", "ToolSet", "shell", "tool"]
