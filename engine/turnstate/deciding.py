@@ -12,6 +12,7 @@ import attrs
 from turnstate_states.reports import Activity, PolicyDecided
 from turnstate_states.transcript import Message, Usage
 from turnstate_states.turn import Call
+from turnstate_states.values import Value
 
 from .agent import Agent
 from .failures import describe, failure_in
@@ -24,8 +25,8 @@ __all__ = ["Question", "decide"]
 log = logging.getLogger("turnstate")
 
 
-@attrs.frozen
-class Question:
+@attrs.frozen(eq=False, repr=False)
+class Question(Value):
     """A call to be decided on, with what a policy may look at."""
 
     key: Activity

@@ -18,6 +18,7 @@ from turnstate_states.events import CallProgress, NumberedEvent, TurnEnded, Turn
 from turnstate_states.reports import PolicyDecided, Report, Stopped
 from turnstate_states.submissions import Interrupt, Receipt, Submission
 from turnstate_states.transcript import Transcript
+from turnstate_states.values import Value
 
 from .activity_runner import ActivityRunner
 from .calls import CallRunner
@@ -38,8 +39,8 @@ BATCH = 64
 """Submissions that are applied before it is decided what follows, so that a flood cannot starve the turn."""
 
 
-@attrs.frozen
-class Incoming:
+@attrs.frozen(eq=False, repr=False)
+class Incoming(Value):
     """A submission on its way: from a sender in this process, or from the inbox."""
 
     submission: Submission

@@ -11,6 +11,7 @@ from typing_extensions import TypeVar
 from turnstate_states.content import ToolCall
 from turnstate_states.transcript import Message, Usage
 from turnstate_states.turn import Call, Failure, Stop
+from turnstate_states.values import Value
 
 __all__ = ["Result", "ResultOutcome", "SessionInfo", "calls_in"]
 
@@ -18,8 +19,8 @@ Out = TypeVar("Out", default=str)
 ResultOutcome = Literal["completed", "waiting", "interrupted", "failed", "limit", "superseded", "denied"]
 
 
-@attrs.frozen
-class Result(Generic[Out]):
+@attrs.frozen(eq=False, repr=False)
+class Result(Value, Generic[Out]):
     """How a turn ended, or that it waits.
 
     ``outcome``: ``completed``, ``waiting`` (for a person; see ``waiting``), ``interrupted``, ``failed``, ``limit``,
@@ -50,8 +51,8 @@ def _no_labels() -> Mapping[str, str]:
     return {}
 
 
-@attrs.frozen
-class SessionInfo:
+@attrs.frozen(eq=False, repr=False)
+class SessionInfo(Value):
     """A session in a list. Times are in seconds since the epoch.
 
     ``state`` is that of the turn (``idle`` if there was none), ``waiting`` the calls that wait for a person,

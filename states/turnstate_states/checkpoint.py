@@ -12,6 +12,7 @@ from .events import NumberedEvent
 from .submissions import Receipt
 from .transcript import Message, Usage
 from .turn import Call, Grant, TurnState
+from .values import Value
 
 __all__ = ["FORMAT", "Checkpoint", "Commit", "Queued"]
 
@@ -19,8 +20,8 @@ FORMAT = 1
 """The format of checkpoints that this version writes."""
 
 
-@attrs.frozen
-class Queued:
+@attrs.frozen(eq=False, repr=False)
+class Queued(Value):
     """A message that waits.
 
     ``event`` is the number of the event that holds its parts, which are not stored here again; ``sent`` that of the event
@@ -77,7 +78,7 @@ class Checkpoint:
 _FIELDS = tuple(field.name for field in attrs.fields(Checkpoint))
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Commit:
     """One step forward: written whole or not at all.
 

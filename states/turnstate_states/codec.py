@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
-import msgspec
 
 from .checkpoint import FORMAT, Checkpoint, Queued
 from .errors import CheckpointError, InvalidInput
@@ -41,13 +41,18 @@ __all__ = [
     "with_proposed",
 ]
 
-_encoder = msgspec.json.Encoder()
-_decode = msgspec.json.Decoder().decode
+
+@functools.cache
+def _json() -> ModuleType:
+    from . import jsons
+
+    return jsons
 
 
 def json_bytes(value: Any) -> bytes:
     """JSON of plain data."""
-    return _encoder.encode(value)
+    data: bytes = _json().encode(value)
+    return data
 
 
 @functools.cache
@@ -78,15 +83,16 @@ def _structure(what: str, data: Any, kind: Any) -> Any:
 
 
 def _parse(what: str, data: bytes) -> Any:
+    jsons = _json()
     try:
-        return _decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return jsons.decode(data)
+    except jsons.BAD_JSON as error:
         raise CheckpointError(f"{what}: not JSON: {error}") from None
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     """A checkpoint as JSON."""
-    return _encoder.encode(converter().unstructure(checkpoint))
+    return json_bytes(converter().unstructure(checkpoint))
 
 
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
@@ -120,7 +126,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
 def encode_messages(messages: Iterable[Message]) -> bytes:
     """Messages as a JSON array."""
     unstructure = converter().unstructure
-    return _encoder.encode([unstructure(message) for message in messages])
+    return json_bytes([unstructure(message) for message in messages])
 
 
 def decode_messages(data: bytes) -> list[Message]:
@@ -136,7 +142,7 @@ def decode_messages(data: bytes) -> list[Message]:
 def encode_events(found: Iterable[NumberedEvent]) -> bytes:
     """Events as a JSON array; messages in them as ids."""
     unstructure = converter().unstructure
-    return _encoder.encode([unstructure(event) for event in found])
+    return json_bytes([unstructure(event) for event in found])
 
 
 def decode_events(data: bytes, find: Callable[[str], Message | None]) -> list[NumberedEvent]:
@@ -178,7 +184,7 @@ def with_proposed(call: Call, find: Callable[[str], Message | None]) -> Call:
 
 def encode_submission(submission: Submission) -> bytes:
     """A submission as JSON."""
-    return _encoder.encode(converter().unstructure(submission))
+    return json_bytes(converter().unstructure(submission))
 
 
 def decode_submission(data: bytes) -> Submission:
@@ -193,7 +199,7 @@ def decode_submission(data: bytes) -> Submission:
 
 def encode_receipt(receipt: Receipt) -> bytes:
     """A receipt as JSON."""
-    return _encoder.encode(converter().unstructure(receipt))
+    return json_bytes(converter().unstructure(receipt))
 
 
 def decode_receipt(data: bytes) -> Receipt:
@@ -218,8 +224,8 @@ def digest(submission: Submission) -> str:
     """
     data: dict[str, Any] = converter().unstructure(submission)
     try:
-        _encoder.encode(data.pop("id"))
-        content = msgspec.json.encode(data, order="sorted")
+        json_bytes(data.pop("id"))
+        content = _json().encode_sorted(data)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{data['type']}: it holds something that cannot be stored: {error}") from None
     return hashlib.sha256(content).hexdigest()[:32]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 import attrs
 
 from .errors import InvalidInput
+from .values import Value
 
 __all__ = [
     "Audio",
@@ -69,8 +70,8 @@ def clean_text(text: str) -> str:
     return text
 
 
-@attrs.frozen
-class Citation:
+@attrs.frozen(eq=False, repr=False)
+class Citation(Value):
     """Where a piece of text comes from: a URL or a document's name, its title, and the words that are quoted."""
 
     source: str
@@ -78,8 +79,8 @@ class Citation:
     quote: str = ""
 
 
-@attrs.frozen
-class Text:
+@attrs.frozen(eq=False, repr=False)
+class Text(Value):
     """Plain text. ``provider`` holds what the provider that made it needs back, verbatim, by protocol."""
 
     tag: ClassVar[str] = "text"
@@ -88,8 +89,8 @@ class Text:
     provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
 
 
-@attrs.frozen
-class Refusal:
+@attrs.frozen(eq=False, repr=False)
+class Refusal(Value):
     """The model's own words for why it will not answer."""
 
     tag: ClassVar[str] = "refusal"
@@ -97,8 +98,8 @@ class Refusal:
     provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
 
 
-@attrs.frozen
-class Reasoning:
+@attrs.frozen(eq=False, repr=False)
+class Reasoning(Value):
     """What a model thought before it answered; ``provider`` holds signatures and the like, verbatim."""
 
     tag: ClassVar[str] = "reasoning"
@@ -106,8 +107,8 @@ class Reasoning:
     provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
 
 
-@attrs.frozen
-class Image:
+@attrs.frozen(eq=False, repr=False)
+class Image(Value):
     """A picture, as an ``http(s):`` or ``data:`` URL."""
 
     tag: ClassVar[str] = "image"
@@ -116,8 +117,8 @@ class Image:
     provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
 
 
-@attrs.frozen
-class File:
+@attrs.frozen(eq=False, repr=False)
+class File(Value):
     """A file, as an ``http(s):`` or ``data:`` URL."""
 
     tag: ClassVar[str] = "file"
@@ -127,8 +128,8 @@ class File:
     provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
 
 
-@attrs.frozen
-class Audio:
+@attrs.frozen(eq=False, repr=False)
+class Audio(Value):
     """Recorded speech, as a ``data:`` URL."""
 
     tag: ClassVar[str] = "audio"
@@ -137,8 +138,8 @@ class Audio:
     provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
 
 
-@attrs.frozen
-class Hosted:
+@attrs.frozen(eq=False, repr=False)
+class Hosted(Value):
     """Something that the provider ran by itself, or a kind of item that this version does not know.
 
     ``kind`` is the provider's own word (``web_search_call``, ``code_execution_tool_result``, ...), ``text`` what a person
@@ -151,8 +152,8 @@ class Hosted:
     provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
 
 
-@attrs.frozen
-class ToolCall:
+@attrs.frozen(eq=False, repr=False)
+class ToolCall(Value):
     """A model's wish to run a tool.
 
     ``id`` is ours (message id and position, ``m12.0``), unique in the session. ``provider_id`` is the provider's name for
@@ -167,8 +168,8 @@ class ToolCall:
     provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
 
 
-@attrs.frozen
-class ToolResult:
+@attrs.frozen(eq=False, repr=False)
+class ToolResult(Value):
     """The one result of a call: ``text`` is what the model reads, and ``images`` what it sees."""
 
     tag: ClassVar[str] = "result"

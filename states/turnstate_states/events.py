@@ -15,6 +15,7 @@ from .content import UserPart
 from .submissions import Delivery
 from .transcript import Message, Usage
 from .turn import Call, Failure, Grant, Outcome, Stop
+from .values import Value
 
 __all__ = [
     "ApprovalRequested",
@@ -52,7 +53,7 @@ __all__ = [
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
-class EventBase:
+class EventBase(Value):
     """What every event has.
 
     ``number`` is None for a delta; ``at`` is in seconds since the epoch, 0 for a delta; ``turn`` is empty outside of a turn;
@@ -63,25 +64,6 @@ class EventBase:
     at: float = 0.0
     turn: str = ""
     cause: str = ""
-
-    def __eq__(self, other: object) -> bool:
-        if type(self) is not type(other):
-            return NotImplemented
-        return all(getattr(self, field.name) == getattr(other, field.name) for field in attrs.fields(type(self)))
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.number, self.at, self.turn, self.cause))
-
-    def __repr__(self) -> str:
-        """The fields that are not as they are by default."""
-        fields = attrs.fields(type(self))
-        shown = (f"{field.name}={getattr(self, field.name)!r}" for field in fields if not _default(self, field))
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-
-def _default(event: EventBase, field: attrs.Attribute[Any]) -> bool:
-    value = getattr(event, field.name)
-    return bool(value == field.default) or (not value and isinstance(field.default, attrs.Factory))  # type: ignore[arg-type]
 
 
 @attrs.frozen(repr=False, eq=False)

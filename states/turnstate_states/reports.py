@@ -13,6 +13,7 @@ import attrs
 from .content import Part, ResultStatus, clean_text
 from .transcript import Timing, Usage
 from .turn import Failure, Permissions, Stop
+from .values import Value
 
 __all__ = [
     "Activity",
@@ -45,16 +46,16 @@ def _no_usage() -> Mapping[str, Usage]:
     return {}
 
 
-@attrs.frozen
-class Summary:
+@attrs.frozen(eq=False, repr=False)
+class Summary(Value):
     """What a model is shown from now on in the place of all before the message ``keeps``; empty for all there is."""
 
     text: str
     keeps: str = ""
 
 
-@attrs.frozen(kw_only=True)
-class Effects:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Effects(Value):
     """What hooks did: messages for good, events of their own (name, data), usage by model, warnings for people.
 
     A ``summary`` counts before a request only.
@@ -67,8 +68,8 @@ class Effects:
     summary: Summary | None = None
 
 
-@attrs.frozen
-class Prepared:
+@attrs.frozen(eq=False, repr=False)
+class Prepared(Value):
     """The hooks before a request are done. ``stop`` ends the turn, ``error`` fails it."""
 
     key: Activity
@@ -77,8 +78,8 @@ class Prepared:
     error: Failure | None = None
 
 
-@attrs.frozen
-class AttemptReplied:
+@attrs.frozen(eq=False, repr=False)
+class AttemptReplied(Value):
     """The model gave a complete reply."""
 
     key: Activity
@@ -91,8 +92,8 @@ class AttemptReplied:
     metadata: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
 
 
-@attrs.frozen
-class AttemptFailed:
+@attrs.frozen(eq=False, repr=False)
+class AttemptFailed(Value):
     """The attempt broke; ``parts`` is what it gave so far."""
 
     key: Activity
@@ -102,8 +103,8 @@ class AttemptFailed:
     model: str = ""
 
 
-@attrs.frozen
-class Reviewed:
+@attrs.frozen(eq=False, repr=False)
+class Reviewed(Value):
     """The hooks after a reply are done. ``again`` is feedback for one more step, ``stop`` ends the turn."""
 
     key: Activity
@@ -113,8 +114,8 @@ class Reviewed:
     error: Failure | None = None
 
 
-@attrs.frozen
-class PolicyDecided:
+@attrs.frozen(eq=False, repr=False)
+class PolicyDecided(Value):
     """Something outside of the machine decided on a call. ``warning`` is told to people.
 
     ``permissions`` are what the call gets, at once or when a person approves it; ``covers`` what an approval for the
@@ -131,8 +132,8 @@ class PolicyDecided:
     usage: Mapping[str, Usage] = attrs.field(factory=_no_usage)
 
 
-@attrs.frozen
-class CallDone:
+@attrs.frozen(eq=False, repr=False)
+class CallDone(Value):
     """A call's task ended; ``text`` is what the model reads, ``usage`` what models of the tool's own used."""
 
     key: Activity
@@ -143,8 +144,8 @@ class CallDone:
     usage: Mapping[str, Usage] = attrs.field(factory=_no_usage)
 
 
-@attrs.frozen
-class CallChecked:
+@attrs.frozen(eq=False, repr=False)
+class CallChecked(Value):
     """A look at the world after a crash: ``result`` is what the call gave, or None: it did not happen, run it."""
 
     key: Activity
@@ -152,8 +153,8 @@ class CallChecked:
     result: str | None
 
 
-@attrs.frozen
-class Stopped:
+@attrs.frozen(eq=False, repr=False)
+class Stopped(Value):
     """The activity of a turn that was told to end is gone.
 
     ``parts`` is what a running attempt gave so far; ``not_begun`` are calls marked as started that never began.
@@ -166,8 +167,8 @@ class Stopped:
     model: str = ""
 
 
-@attrs.frozen
-class Closed:
+@attrs.frozen(eq=False, repr=False)
+class Closed(Value):
     """The hooks after a turn's end are done; ``error`` is told as a warning."""
 
     key: Activity

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import attrs
 
 from .errors import InvalidInput
+from .values import Value
 
 __all__ = ["Limits", "OnCrash", "Rules", "ToolSpec"]
 
@@ -20,8 +21,8 @@ def _accept(_: str) -> str | None:
     return None
 
 
-@attrs.frozen
-class ToolSpec:
+@attrs.frozen(eq=False, repr=False)
+class ToolSpec(Value):
     """What the machine knows about a tool.
 
     ``check`` takes a call's arguments (JSON text) and returns what is wrong with them, for the model, or None.
@@ -45,8 +46,8 @@ def _at_least(least: float) -> Callable[[Any, Any, Any], None]:
     return check
 
 
-@attrs.frozen(kw_only=True)
-class Limits:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Limits(Value):
     """When a turn ends by itself, with outcome ``limit``; it can be resumed with fresh counts.
 
     Args:
@@ -82,8 +83,8 @@ def _no_tools() -> Mapping[str, ToolSpec]:
     return {}
 
 
-@attrs.frozen(kw_only=True)
-class Rules:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Rules(Value):
     """Everything that is declared: tools by name, limits, and which hooks there are.
 
     ``makes_room``: a hook before requests can summarise a conversation that was too long for the model.

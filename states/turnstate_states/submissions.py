@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import attrs
 
 from .content import UserPart
+from .values import Value
 
 __all__ = [
     "Answer",
@@ -30,8 +31,8 @@ Delivery = Literal["queue", "steer"]
 Verdict = Literal["approve", "deny"]
 
 
-@attrs.frozen
-class Send:
+@attrs.frozen(eq=False, repr=False)
+class Send(Value):
     """A person's message. ``queue``: it starts a turn, now or after this one. ``steer``: it joins the running turn."""
 
     tag: ClassVar[str] = "send"
@@ -41,8 +42,8 @@ class Send:
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
 
 
-@attrs.frozen
-class Answer:
+@attrs.frozen(eq=False, repr=False)
+class Answer(Value):
     """A person's answer to calls that wait for one.
 
     ``arguments`` (JSON text) replaces those of the one call that is named. ``for_session`` also grants the same tool with
@@ -60,8 +61,8 @@ class Answer:
     by: str = ""
 
 
-@attrs.frozen
-class Interrupt:
+@attrs.frozen(eq=False, repr=False)
+class Interrupt(Value):
     """End the turn, or whichever runs if ``turn`` is None."""
 
     tag: ClassVar[str] = "interrupt"
@@ -70,16 +71,16 @@ class Interrupt:
     reason: str = ""
 
 
-@attrs.frozen
-class Resume:
+@attrs.frozen(eq=False, repr=False)
+class Resume(Value):
     """Go on with a turn that ended by limit, failure, denial or interrupt, and release what waits."""
 
     tag: ClassVar[str] = "resume"
     id: str
 
 
-@attrs.frozen
-class EditQueued:
+@attrs.frozen(eq=False, repr=False)
+class EditQueued(Value):
     """Change the message of the submission ``target``, as long as it waits."""
 
     tag: ClassVar[str] = "edit-queued"
@@ -88,8 +89,8 @@ class EditQueued:
     parts: tuple[UserPart, ...]
 
 
-@attrs.frozen
-class RemoveQueued:
+@attrs.frozen(eq=False, repr=False)
+class RemoveQueued(Value):
     """Take back the message of the submission ``target``, as long as it waits."""
 
     tag: ClassVar[str] = "remove-queued"
@@ -97,8 +98,8 @@ class RemoveQueued:
     target: str
 
 
-@attrs.frozen
-class RevokeGrant:
+@attrs.frozen(eq=False, repr=False)
+class RevokeGrant(Value):
     """Take back an approval for the session."""
 
     tag: ClassVar[str] = "revoke-grant"
@@ -109,8 +110,8 @@ class RevokeGrant:
 Submission = Send | Answer | Interrupt | Resume | EditQueued | RemoveQueued | RevokeGrant
 
 
-@attrs.frozen
-class Receipt:
+@attrs.frozen(eq=False, repr=False)
+class Receipt(Value):
     """What became of a submission; it is durable when you see it.
 
     ``code`` and ``text`` are set where it was refused. ``turn`` is the turn that it started, joined or ended; empty for a

@@ -9,6 +9,7 @@ import attrs
 
 from .content import Part, Reasoning, Text, ToolCall, ToolResult, text_of
 from .errors import CheckpointError
+from .values import Value
 
 __all__ = ["Conversation", "Message", "MessageStatus", "Role", "Timing", "Transcript", "Usage"]
 
@@ -20,8 +21,8 @@ def _plus(a: float | None, b: float | None) -> Any:
     return b if a is None else a if b is None else a + b
 
 
-@attrs.frozen
-class Usage:
+@attrs.frozen(eq=False, repr=False)
+class Usage(Value):
     """Tokens of a request or of many, and their cost. ``None`` means unknown, which is not 0.
 
     ``input`` counts everything that was sent, cached or not; ``cached`` (read from a cache) and ``cache_written`` are
@@ -29,7 +30,7 @@ class Usage:
     whoever sets it.
 
     >>> Usage(input=3, output=1) + Usage(input=4)
-    Usage(input=7, output=1, cached=None, cache_written=None, reasoning=None, cost=None)
+    Usage(input=7, output=1)
     """
 
     input: int | None = None
@@ -55,8 +56,8 @@ class Usage:
         return (self.input or 0) + (self.output or 0)
 
 
-@attrs.frozen
-class Timing:
+@attrs.frozen(eq=False, repr=False)
+class Timing(Value):
     """When an attempt was sent, gave its first piece and ended; seconds since the epoch."""
 
     started: float
@@ -64,8 +65,8 @@ class Timing:
     ended: float | None = None
 
 
-@attrs.frozen
-class Message:
+@attrs.frozen(eq=False, repr=False)
+class Message(Value):
     """One message, never changed once it is written.
 
     ``id`` is unique in the session (``m12``), ``parent`` the message before it on its path. A tool's result is a message

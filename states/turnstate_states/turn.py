@@ -11,6 +11,7 @@ import attrs
 
 from .content import ResultStatus, clean_text
 from .transcript import Usage
+from .values import Value
 
 __all__ = [
     "SETTLED",
@@ -43,8 +44,8 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-@attrs.frozen
-class Failure:
+@attrs.frozen(eq=False, repr=False)
+class Failure(Value):
     """An error as data: what a :class:`~turnstate.ModelError` or another cause leaves in the record."""
 
     kind: str
@@ -54,8 +55,8 @@ class Failure:
     retry_after: float | None = attrs.field(default=None, converter=_finite)
 
 
-@attrs.frozen
-class Decision:
+@attrs.frozen(eq=False, repr=False)
+class Decision(Value):
     """A person's decision on a call: what, who (as the client said), when (seconds since the epoch), why."""
 
     verdict: Literal["approve", "deny"]
@@ -66,8 +67,8 @@ class Decision:
     end_turn: bool = False
 
 
-@attrs.frozen
-class Permissions:
+@attrs.frozen(eq=False, repr=False)
+class Permissions(Value):
     """What a call may reach beyond reading: the network, and paths to write below. A sandbox enforces them."""
 
     network: bool = False
@@ -82,8 +83,8 @@ class Permissions:
         return self.network <= other.network and set(self.write) <= set(other.write)
 
 
-@attrs.frozen
-class Call:
+@attrs.frozen(eq=False, repr=False)
+class Call(Value):
     """A tool call of the running turn, and the request for its approval.
 
     ``status`` is ``proposed``, ``asked`` (a person must answer), ``allowed``, ``started``, ``checking`` (after a crash), or
@@ -130,8 +131,8 @@ class Call:
         return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
-@attrs.frozen
-class Grant:
+@attrs.frozen(eq=False, repr=False)
+class Grant(Value):
     """An approval for the session: this tool with these arguments (JSON text, canonical), or with any if None.
 
     ``permissions`` are those that the approved call got: the most that a call may ask for to be covered.
@@ -149,8 +150,8 @@ class Grant:
         return None if self.arguments_json is None else json.loads(self.arguments_json)
 
 
-@attrs.frozen
-class Ending:
+@attrs.frozen(eq=False, repr=False)
+class Ending(Value):
     """The turn was told to end, and how; from then on nothing starts. ``event`` is the number of the last event before."""
 
     outcome: Outcome

@@ -15,15 +15,18 @@ from tests.scenarios.common import names, over
 from turnstate import (
     Again,
     Agent,
+    CallStarted,
     Custom,
     Engine,
     HookError,
+    Limits,
     MemoryStore,
     Middleware,
     ModelError,
     StepContext,
     Stop,
     TurnContext,
+    TurnEnded,
     TurnFailed,
     Usage,
     tool,
@@ -61,6 +64,13 @@ class Hook(Middleware[Any]):
 async def noop() -> str:
     """Do nothing."""
     return "ok"
+
+
+@tool
+async def hang() -> str:
+    """Never end."""
+    await trio.sleep_forever()
+    return ""
 
 
 @pytest.mark.trio
@@ -127,17 +137,24 @@ async def test_a_continuation_is_bounded() -> None:
 
 
 @pytest.mark.trio
-@pytest.mark.parametrize("outcome", ["completed", "failed", "interrupted"])
+@pytest.mark.parametrize("outcome", ["completed", "failed", "interrupted", "limit"])
 async def test_the_end_is_told_once_with_its_outcome(outcome: str) -> None:
     """W7: the closing hook runs once for each turn, with the outcome that the turn really had, before that is told."""
     notes: list[str] = []
-    lines: dict[str, Any] = {"completed": "x", "failed": ModelError("no"), "interrupted": "x"}
-    hook = Hook("a", notes, before=Stop("enough") if outcome == "interrupted" else None)
-    async with engine_of(lines[outcome], middleware=[hook]) as engine:
+    lines: dict[str, Any] = {"failed": ModelError("no"), "interrupted": call("hang"), "limit": [call("noop")]}
+    engine = engine_of(
+        lines.get(outcome, "x"), tools=[noop, hang], middleware=[Hook("a", notes)], limits=Limits(steps=1)
+    )
+    async with engine:
         session = engine.session("s")
-        result = await session.run("go", check=False)
-        ended = [note for note in notes if "ended" in note]
-        assert ended == [f"a ended {result.outcome}"]
+        async with session.turn("go") as turn:
+            async for event in turn:
+                if isinstance(event, CallStarted) and event.call.tool == "hang":
+                    await session.interrupt()
+                if isinstance(event, TurnEnded):
+                    assert notes[-1] == f"a ended {outcome}"
+            assert (await turn.result(check=False)).outcome == outcome
+        assert len([note for note in notes if "ended" in note]) == 1
         assert names(await events_of(session, until=over())).count("TurnEnded") == 1
 
 

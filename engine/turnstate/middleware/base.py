@@ -15,6 +15,7 @@ from turnstate_states.errors import InvalidInput
 from turnstate_states.reports import Effects, Summary
 from turnstate_states.transcript import Usage
 from turnstate_states.turn import Call, Failure, Outcome
+from turnstate_states.values import Value
 
 from ..models.base import Model, ModelRequest, Reply
 from ..tools.context import ToolContext
@@ -31,15 +32,15 @@ def _said(text: object) -> str:
     return clean_text(text)
 
 
-@attrs.frozen
-class Again:
+@attrs.frozen(eq=False, repr=False)
+class Again(Value):
     """Have the model reply again; ``feedback`` tells it why. At most twice in a row."""
 
     feedback: str = attrs.field(converter=_said)
 
 
-@attrs.frozen
-class Stop:
+@attrs.frozen(eq=False, repr=False)
+class Stop(Value):
     """End the turn, with this reason."""
 
     reason: str = attrs.field(converter=_said)

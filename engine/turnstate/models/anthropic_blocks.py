@@ -161,7 +161,7 @@ def read_messages_usage(usage: Mapping[str, Any]) -> Usage:
     """Usage as the API tells it; its ``input_tokens`` leave out what was read from the cache or written to it.
 
     >>> read_messages_usage({"input_tokens": 1, "cache_read_input_tokens": 324, "output_tokens": 2})
-    Usage(input=325, output=2, cached=324, cache_written=None, reasoning=None, cost=None)
+    Usage(input=325, output=2, cached=324)
     """
     plain, read, written = (
         _count(usage.get(name)) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")

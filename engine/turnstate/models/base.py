@@ -12,6 +12,7 @@ from turnstate_states.content import Part, text_of
 from turnstate_states.errors import ModelError
 from turnstate_states.transcript import Message, Usage
 from turnstate_states.turn import Stop
+from turnstate_states.values import Value
 
 __all__ = ["DeltaKind", "Model", "ModelRequest", "OnDelta", "Reply", "ToolDefinition"]
 
@@ -25,8 +26,8 @@ OnDelta = Callable[[DeltaKind, str, int], None]
 """
 
 
-@attrs.frozen
-class ToolDefinition:
+@attrs.frozen(eq=False, repr=False)
+class ToolDefinition(Value):
     """A tool as a model is told of it; ``parameters`` is a JSON Schema of type object."""
 
     name: str
@@ -58,8 +59,8 @@ class ModelRequest:
         self.additions.append(text)
 
 
-@attrs.frozen
-class Reply:
+@attrs.frozen(eq=False, repr=False)
+class Reply(Value):
     """A complete reply. Its tool calls have no ``id`` yet: the engine gives them theirs.
 
     ``stop`` is why the model stopped, in one vocabulary for all providers; ``raw_stop`` the provider's own word.

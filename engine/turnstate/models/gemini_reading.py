@@ -29,7 +29,7 @@ def read_usage(usage: Mapping[str, Any] | None) -> Usage:
     tokens there, are output.
 
     >>> read_usage({"promptTokenCount": 9, "candidatesTokenCount": 5, "thoughtsTokenCount": 20, "totalTokenCount": 34})
-    Usage(input=9, output=25, cached=None, cache_written=None, reasoning=20, cost=None)
+    Usage(input=9, output=25, reasoning=20)
     """
     if not usage:
         return Usage()

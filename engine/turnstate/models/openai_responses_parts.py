@@ -155,7 +155,7 @@ def read_responses_usage(usage: Mapping[str, Any] | None) -> Usage:
     """Usage as a server tells it; what is missing, null or no count is unknown.
 
     >>> read_responses_usage({"input_tokens": 9, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 4}})
-    Usage(input=9, output=3, cached=4, cache_written=None, reasoning=None, cost=None)
+    Usage(input=9, output=3, cached=4)
     """
     fields = usage or {}
     names = {

@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 from turnstate_states.errors import InvalidInput
 from turnstate_states.transcript import Message
 from turnstate_states.turn import Call, Permissions
+from turnstate_states.values import Value
 
 from ..models.base import ToolDefinition
 from ..tools import ToolContext
@@ -42,8 +43,8 @@ def _covers(_: object, field: attrs.Attribute[Any], value: object) -> None:
         raise InvalidInput(f"covers: expected 'arguments' or 'tool', got {value!r}")
 
 
-@attrs.frozen
-class Allow:
+@attrs.frozen(eq=False, repr=False)
+class Allow(Value):
     """The call may run, and reach the network or write below some paths if that is said.
 
     Permissions reach the tool's context; :func:`turnstate.tools.shell` enforces them, a plain function must look itself.
@@ -53,15 +54,15 @@ class Allow:
     write: tuple[str, ...] = attrs.field(default=(), converter=_paths, kw_only=True)
 
 
-@attrs.frozen
-class Deny:
+@attrs.frozen(eq=False, repr=False)
+class Deny(Value):
     """The call may not run; the model is told why. No approval for the session helps against it."""
 
     reason: str = attrs.field(default="", validator=_text)
 
 
-@attrs.frozen
-class Ask:
+@attrs.frozen(eq=False, repr=False)
+class Ask(Value):
     """A person must decide. If they approve, the call gets these permissions.
 
     ``covers`` is what an approval for the session covers: this tool with equal arguments, or the tool with any. It covers

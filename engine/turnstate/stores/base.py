@@ -12,6 +12,8 @@ from typing import TypeVar
 import attrs
 import trio
 
+from turnstate_states.values import Value
+
 __all__ = ["InboxItem", "Listing", "Owner", "Store", "StoredCommit", "StoredRow", "StoredSession"]
 
 S = TypeVar("S", bound="Store")
@@ -20,8 +22,8 @@ LIVE_OWNERS: set[str] = set()
 """The owners that live in this process: an owner of this process that is not in it is gone."""
 
 
-@attrs.frozen
-class Owner:
+@attrs.frozen(eq=False, repr=False)
+class Owner(Value):
     """Who drives sessions: one engine. ``process_started`` tells a process id that was given out again.
 
     ``id`` is unique; ``expires`` is in seconds since the epoch.
@@ -66,8 +68,8 @@ def process_started(pid: int) -> str:
     return "?"
 
 
-@attrs.frozen
-class Listing:
+@attrs.frozen(eq=False, repr=False)
+class Listing(Value):
     """What a list of sessions shows without reading any checkpoint. Times are in seconds since the epoch."""
 
     session: str
@@ -82,8 +84,8 @@ class Listing:
     labels: str = "{}"
 
 
-@attrs.frozen
-class StoredSession:
+@attrs.frozen(eq=False, repr=False)
+class StoredSession(Value):
     """A session's row: the sequence and the checkpoint's JSON."""
 
     session: str
@@ -91,8 +93,8 @@ class StoredSession:
     checkpoint: bytes
 
 
-@attrs.frozen
-class StoredRow:
+@attrs.frozen(eq=False, repr=False)
+class StoredRow(Value):
     """One row of a session's log: what one commit added.
 
     ``last`` is the number of its last event; ``messages`` and ``events`` are JSON arrays (``b""`` where there are none).
@@ -103,8 +105,8 @@ class StoredRow:
     events: bytes
 
 
-@attrs.frozen
-class StoredCommit:
+@attrs.frozen(eq=False, repr=False)
+class StoredCommit(Value):
     """One commit, encoded. ``row`` is None where it adds no event."""
 
     session: str
@@ -118,8 +120,8 @@ class StoredCommit:
     taken: tuple[str, ...] = ()
 
 
-@attrs.frozen
-class InboxItem:
+@attrs.frozen(eq=False, repr=False)
+class InboxItem(Value):
     """A submission from another process, not yet applied. ``id`` is the submission's."""
 
     session: str

@@ -68,9 +68,10 @@ class ScriptedModel(Model):
         self._step = ""
 
     def fresh(self: S) -> S:
-        """A model that says the same from the beginning, with no requests yet; :func:`crashes` uses one in each run.
+        """A model that says the same from the beginning, with no requests yet.
 
-        It lives through crashes: a request of a step that it replied to already gets that reply again.
+        :func:`~turnstate.testing.crashes` uses one in each round. It lives through crashes: a request of a step that it
+        replied to already gets that reply again.
         """
         other = copy.copy(self)
         other.requests, other._place, other._repeats, other._step = [], 0, True, ""

@@ -33,7 +33,7 @@ class StrictServer(AbstractAsyncContextManager["StrictServer"]):
     """A server for tests of what really goes over the wire; ``async with StrictServer(["Hello"]) as server``.
 
     Point an adapter at it with ``OpenAIChat("any", base_url=server.url)``. It streams the next answer of its script, and
-    answers 400 where a request breaks one of the rules that :func:`broken_rule` lists.
+    answers 400 where a request breaks one of the rules that :func:`~turnstate.testing.broken_rule` lists.
 
     Args:
         script: the answers in order, or a function from the request's body to the answer.

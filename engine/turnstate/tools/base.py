@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, Literal, ParamSpec, cast, overload
 
 import attrs
-import msgspec
 from typing_extensions import TypeVar
 
 from turnstate_states.errors import InvalidInput
@@ -18,7 +17,6 @@ from turnstate_states.rules import ToolSpec
 
 from ..models.base import ToolDefinition
 from .context import ToolContext
-from .inputs import Inputs, hints_of, is_context, split_doc
 
 __all__ = ["Tool", "ToolContext", "tool"]
 
@@ -29,7 +27,6 @@ OnCrashOption = Literal["report", "rerun"] | Callable[..., Awaitable[Any]]
 Approval = bool | Callable[..., bool]
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-CUT_OFF = "the arguments were cut off, so the tool was not run"
 
 
 class Tool(Generic[P, R]):
@@ -67,6 +64,8 @@ class Tool(Generic[P, R]):
         self.on_crash = on_crash
         self.output_limit = output_limit
         self.is_async = inspect.iscoroutinefunction(function)
+        from .inputs import Inputs, split_doc  # when the first tool is made: it imports much
+
         self._inputs = Inputs(self.name, function)
         about, arguments = split_doc(inspect.getdoc(function) or "")
         self.description = about if description is None else description
@@ -102,15 +101,7 @@ class Tool(Generic[P, R]):
         >>> add.check('{"a": 1, "b": "x"}')
         'bad arguments for add: Expected `int`, got `str` - at `$.b`'
         """
-        try:
-            self._inputs.decode(arguments)
-        except msgspec.ValidationError as error:
-            return f"bad arguments for {self.name}: {error}"
-        except (msgspec.DecodeError, RecursionError) as error:
-            if "truncated" in str(error):
-                return CUT_OFF
-            return f"bad arguments for {self.name}: not JSON: {error}"
-        return None
+        return self._inputs.fault(arguments)
 
     def bind(self, arguments: str, context: ToolContext[Any]) -> dict[str, Any]:
         """The keyword arguments for a call whose arguments were checked."""
@@ -118,6 +109,8 @@ class Tool(Generic[P, R]):
 
     def bind_for(self, function: Callable[..., Any], arguments: str, context: ToolContext[Any]) -> dict[str, Any]:
         """The same for a companion function (a check, a predicate), which may take fewer of them."""
+        from .inputs import hints_of, is_context
+
         values = self._inputs.bind(self._inputs.decode(arguments), context)
         parameters = inspect.signature(function).parameters
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):

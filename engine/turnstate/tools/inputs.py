@@ -19,6 +19,9 @@ from .context import ToolContext
 __all__ = ["Inputs", "hints_of", "is_context", "split_doc"]
 
 
+CUT_OFF = "the arguments were cut off, so the tool was not run"
+
+
 class Inputs:
     """The parameters of a function as a schema, a decoder and a way to call it."""
 
@@ -48,6 +51,18 @@ class Inputs:
 
     def decode(self, arguments: str) -> Any:
         return self._decoder.decode(arguments if arguments.strip() else "{}")
+
+    def fault(self, arguments: str) -> str | None:
+        """What is wrong with a call's arguments, in words for the model, or None."""
+        try:
+            self.decode(arguments)
+        except msgspec.ValidationError as error:
+            return f"bad arguments for {self._name}: {error}"
+        except (msgspec.DecodeError, RecursionError) as error:
+            if "truncated" in str(error):
+                return CUT_OFF
+            return f"bad arguments for {self._name}: not JSON: {error}"
+        return None
 
     def bind(self, values: Any, context: ToolContext[Any]) -> dict[str, Any]:
         bound = {name: getattr(values, name) for name in self._names}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import msgspec
-
 from turnstate_states.content import clean_text
 
 __all__ = ["result_text", "shorten"]
@@ -19,6 +17,8 @@ def result_text(value: object, limit: int) -> str:
     """
     if isinstance(value, str):
         return shorten(clean_text(value), limit)
+    import msgspec
+
     try:
         data = msgspec.to_builtins(value, str_keys=True)
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
