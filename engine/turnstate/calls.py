@@ -13,6 +13,7 @@ from turnstate_states import texts
 from turnstate_states.checkpoint import Commit
 from turnstate_states.events import CallProgress
 from turnstate_states.reports import Activity, CallChecked, CallDone
+from turnstate_states.transcript import Usage
 from turnstate_states.turn import Call
 
 from .deciding import Question, decide
@@ -37,6 +38,7 @@ class CallRunner:
         self._lingering: list[CallTask] = []
         self._free = trio.Event()
         self._not_begun: list[str] = []
+        self._used: dict[str, Usage] = {}
 
     @property
     def active(self) -> bool:
@@ -52,6 +54,11 @@ class CallRunner:
     def not_begun(self) -> list[str]:
         """Calls of the turn that had the right to begin and never did."""
         return self._not_begun
+
+    def take_used(self) -> dict[str, Usage]:
+        """What models of stopped calls' own used, by model."""
+        used, self._used = self._used, {}
+        return used
 
     def align(self, commit: Commit | None) -> None:
         """Cancel what is settled or told to end; begin what the commit started."""
@@ -133,6 +140,9 @@ class CallRunner:
         done = await run_tool(tool, task, self._invocation(tool, call, task), may_begin)
         if done is not None and task not in self._lingering:
             driver.report(CallDone(key, call.id, *done, usage=task.context.usage))
+        elif done is None:
+            for model, usage in task.context.usage.items():
+                self._used[model] = self._used.get(model, Usage()) + usage
 
     def _invocation(self, tool: Tool[..., Any], call: Call, task: CallTask) -> Callable[[], Awaitable[Any]]:
         """The tool's function with its arguments, inside what middleware puts around it, the first one outermost."""

@@ -284,9 +284,9 @@ class Driver:
         if self.activities.active or self.calls.active:
             return
         parts = self.activities.take_partial()
-        core.report(
-            Stopped(core.turn.id, parts, tuple(self.calls.not_begun), model=self.agent.model.name), now=self.now()
-        )
+        not_begun, used = tuple(self.calls.not_begun), self.calls.take_used()
+        stopped = Stopped(core.turn.id, parts, not_begun, model=self.agent.model.name, used=used)
+        core.report(stopped, now=self.now())
 
     async def _write(self, commit: Commit) -> None:
         await self.store.commit(stored_commit(commit, self.engine.owner.id))

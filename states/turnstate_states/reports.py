@@ -157,7 +157,8 @@ class CallChecked(Value):
 class Stopped(Value):
     """The activity of a turn that was told to end is gone.
 
-    ``parts`` is what a running attempt gave so far; ``not_begun`` are calls marked as started that never began.
+    ``parts`` is what a running attempt gave so far; ``not_begun`` are calls marked as started that never began;
+    ``used`` is what models of the stopped calls' own used.
     """
 
     turn: str
@@ -165,6 +166,7 @@ class Stopped(Value):
     not_begun: tuple[str, ...] = ()
     usage: Usage = attrs.field(factory=Usage)
     model: str = ""
+    used: Mapping[str, Usage] = attrs.field(factory=_no_usage)
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -340,6 +340,8 @@ def finish_ending(work: Work, stopped: Stopped | None = None) -> None:
     not_begun = () if stopped is None else stopped.not_begun
     if stopped is not None:
         work.count_usage(stopped.model, stopped.usage)
+        for model, usage in stopped.used.items():
+            work.count_usage(model, usage)
     if turn.state == "streaming" and not turn.reply:
         _drop_attempt(work, stopped)
     elif turn.state == "streaming":

@@ -13,8 +13,20 @@ import trio
 import trio.testing
 
 from tests.engine.helpers import Gate, engine_of, events_of, requests_of, result_texts, until_event
-from turnstate import CallProgress, CallSettled, CallStarted, MemoryStore, ToolContext, ToolError, TurnEnded, tool
-from turnstate.testing import call
+from turnstate import (
+    Agent,
+    CallProgress,
+    CallSettled,
+    CallStarted,
+    Engine,
+    MemoryStore,
+    ToolContext,
+    ToolError,
+    TurnEnded,
+    Usage,
+    tool,
+)
+from turnstate.testing import ScriptedModel, call
 
 Clock = trio.testing.MockClock
 
@@ -609,3 +621,28 @@ async def test_second_interrupt_of_the_host_while_closing(monkeypatch: pytest.Mo
             await engine.session("s").send("go")
             await gate.reached.wait()
     assert ended == [True]
+
+
+async def test_what_a_stopped_tool_used_counts() -> None:
+    """Case 91: what a tool counted for a model of its own is kept when its call is interrupted, and told once."""
+    began = trio.Event()
+
+    @tool
+    async def ask_another(ctx: ToolContext) -> str:
+        """Ask another model."""
+        ctx.count_usage("another", Usage(input=7, output=2))
+        began.set()
+        await trio.sleep_forever()
+
+    agent = Agent(ScriptedModel([call("ask_another")]), tools=[ask_another])
+    async with Engine(agent, MemoryStore()) as engine:
+        session = engine.session("a")
+        async with session.turn("go") as turn:
+            await began.wait()
+            await session.interrupt()
+            result = await turn.result(check=False)
+        info = await session.info()
+    assert result.outcome == "interrupted"
+    assert info.usage.input is not None
+    assert result.usage.input is not None
+    assert (result.usage.input >= 7, info.usage) == (True, result.usage)
