@@ -132,7 +132,8 @@ async def attempt(
         error = as_model_error(failure_in(raised))
         if error is not raised:
             log.error("the model %s raised", model.name, exc_info=raised)
-        return AttemptFailed(key, failure_of(error), running.parts(), model=model.name), error
+        failed = AttemptFailed(key, failure_of(error), running.parts(), error.usage or Usage(), model.name)
+        return failed, error
     finally:
         feed.attempt = None
     timing = Timing(started, first[0] if first else None, now())

@@ -21,7 +21,10 @@ The branch says whose fault it is::
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from .transcript import Usage
 
 __all__ = [
     "CheckpointError",
@@ -96,6 +99,7 @@ class ModelError(TurnstateError):
         retryable: whether the same request may succeed later.
         status: the HTTP status, if there was one.
         retry_after: seconds that the server asked to wait, if it did.
+        usage: what the server counted for the attempt all the same, if it told.
     """
 
     def __init__(
@@ -106,12 +110,14 @@ class ModelError(TurnstateError):
         retryable: bool = False,
         status: int | None = None,
         retry_after: float | None = None,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
         self.kind: ModelErrorKind = kind
         self.retryable = retryable
         self.status = status
         self.retry_after = retry_after
+        self.usage = usage
 
 
 class ToolError(TurnstateError):

@@ -19,11 +19,14 @@ from turnstate import (
     Reply,
     Retrying,
     StepEnded,
+    Text,
     TextDelta,
     TurnEnded,
     TurnFailed,
+    Usage,
 )
 from turnstate.models.base import OnDelta
+from turnstate.testing import ScriptedModel
 
 Clock = trio.testing.MockClock
 
@@ -172,3 +175,12 @@ async def test_deltas_name_their_attempt(autojump_clock: Clock) -> None:
             if isinstance(event, TextDelta):
                 told[event.attempt] = told.get(event.attempt, "") + event.text
     assert told == {"t1.1.1": "attempt 1", "t1.1.2": "attempt 2done"}
+
+
+async def test_usage_of_a_broken_attempt_counts(autojump_clock: trio.testing.MockClock) -> None:
+    """Case 91: what the server counted for an attempt that broke is in the turn's usage, beside that of the good one."""
+    broken = ModelError("overloaded", kind="overloaded", retryable=True, usage=Usage(input=11, output=3))
+    model = ScriptedModel([broken, Reply((Text("done"),), usage=Usage(input=20, output=4))])
+    async with Engine(Agent(model), MemoryStore()) as engine:
+        result = await engine.session("a").run("go")
+    assert (result.usage, result.attempts) == (Usage(input=31, output=7), 2)

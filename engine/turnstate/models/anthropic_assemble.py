@@ -7,6 +7,7 @@ from typing import Any
 
 from turnstate_states.content import ToolCall, clean_text
 from turnstate_states.errors import ModelError
+from turnstate_states.transcript import Usage
 from turnstate_states.turn import Stop
 
 from .anthropic_blocks import BULK, Block, as_text, family_of, part_of, read_messages_usage
@@ -112,6 +113,11 @@ class MessageAssembler:
             self._close(self._open(as_dict(block, "a block of content"), whole=True))
         self.done = True
 
+    @property
+    def usage(self) -> Usage:
+        """What the server has told of usage so far."""
+        return read_messages_usage(self._usage)
+
     def reply(self) -> Reply:
         """The reply, once the answer is complete.
 
@@ -130,7 +136,7 @@ class MessageAssembler:
             raise ModelError("the model stopped for a tool call but made none", kind="protocol", retryable=True)
         if self._usage:
             self._metadata["usage"] = self._usage
-        usage = read_messages_usage(self._usage)
+        usage = self.usage
         return Reply(parts, stop, self._raw_stop, usage, self._model or self._asked, self._metadata)
 
     def _describe(self, fields: Mapping[str, Any]) -> None:

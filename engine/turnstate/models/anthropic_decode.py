@@ -11,6 +11,7 @@ import msgspec
 
 from turnstate_states.content import clean_text
 from turnstate_states.errors import ModelError
+from turnstate_states.transcript import Usage
 
 from .anthropic_assemble import MessageAssembler
 from .base import OnDelta, Reply
@@ -78,6 +79,11 @@ class MessageDecoder:
                     self._event(name, text)
         if not self._answer.done:
             raise self._cut()
+
+    @property
+    def usage(self) -> Usage:
+        """What the server has told of usage so far."""
+        return self._answer.usage
 
     def reply(self) -> Reply:
         """The complete reply.

@@ -9,6 +9,7 @@ import attrs
 
 from turnstate_states.content import Audio, File, Hosted, Image, Part, Reasoning, Text
 from turnstate_states.errors import ModelError, ModelErrorKind
+from turnstate_states.transcript import Usage
 from turnstate_states.turn import Stop
 
 from .base import OnDelta, Reply
@@ -132,6 +133,11 @@ class GeminiAssembler:
         if id := fields.get("responseId"):
             self._metadata["id"] = id
 
+    @property
+    def usage(self) -> Usage:
+        """What the server has told of usage so far."""
+        return read_usage(self._usage)
+
     def reply(self) -> Reply:
         """The reply, once the answer is known to be complete.
 
@@ -146,7 +152,7 @@ class GeminiAssembler:
         stop = _STOPS.get(self.finish, "other") if self.finish else "content-filter"
         if stop == "stop" and any(isinstance(item, GeminiCall) for item in self._items):
             stop = "tool-calls"
-        usage = read_usage(self._usage)
+        usage = self.usage
         model = self._model or self._asked
         return Reply(tuple(parts), stop, self.finish or self.blocked, usage, model, self._metadata)
 

@@ -11,6 +11,7 @@ import msgspec
 
 from turnstate_states.content import clean_text
 from turnstate_states.errors import ModelError
+from turnstate_states.transcript import Usage
 
 from .base import OnDelta, Reply
 from .gemini_assemble import PROTOCOL, GeminiAssembler
@@ -83,6 +84,11 @@ class GeminiDecoder:
             self._last_event()
         if not (self._answer.finish or self._answer.blocked):
             raise self._unfinished()
+
+    @property
+    def usage(self) -> Usage:
+        """What the server has told of usage so far."""
+        return self._answer.usage
 
     def reply(self) -> Reply:
         """The complete reply.

@@ -7,6 +7,7 @@ from typing import Any
 
 from turnstate_states.content import Part, Reasoning, Refusal, Text
 from turnstate_states.errors import ModelError
+from turnstate_states.transcript import Usage
 from turnstate_states.turn import Stop
 
 from .base import OnDelta, Reply
@@ -115,6 +116,11 @@ class ChatAssembler:
         """
         return self.closing_usage and not self._calls
 
+    @property
+    def usage(self) -> Usage:
+        """What the server has told of usage so far."""
+        return read_usage(self._usage)
+
     def reply(self) -> Reply:
         """The reply, once the answer is known to be complete.
 
@@ -132,7 +138,7 @@ class ChatAssembler:
             raise ModelError("the model stopped for a tool call but made none", kind="protocol", retryable=True)
         if self._annotations:
             self._metadata["annotations"] = self._annotations
-        usage = read_usage(self._usage)
+        usage = self.usage
         return Reply(tuple(parts), stop, self.finish, usage, self._model or self._asked, self._metadata)
 
     def _describe(self, fields: Mapping[str, Any]) -> None:

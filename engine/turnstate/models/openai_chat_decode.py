@@ -11,6 +11,7 @@ import msgspec
 
 from turnstate_states.content import clean_text
 from turnstate_states.errors import ModelError
+from turnstate_states.transcript import Usage
 
 from .base import OnDelta, Reply
 from .openai_chat_assemble import PROTOCOL, ChatAssembler
@@ -84,6 +85,11 @@ class ChatDecoder:
             self._last_event()
         if not self._answer.finish and not (self._done and self._answer.finished_silently()):
             raise self._cut()
+
+    @property
+    def usage(self) -> Usage:
+        """What the server has told of usage so far."""
+        return self._answer.usage
 
     def reply(self) -> Reply:
         """The complete reply.

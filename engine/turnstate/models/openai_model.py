@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar, Protocol
 
 from turnstate_states.errors import InvalidInput, ModelError
+from turnstate_states.transcript import Usage
 
 from .base import Model, ModelRequest, OnDelta, Reply
 from .endpoint import check_key, check_url, join_url, shown_url
@@ -27,6 +28,11 @@ _DEFAULT_URL = "https://api.openai.com/v1"
 
 class Decoder(Receiver, Protocol):
     """A receiver that has the reply when the body has ended."""
+
+    @property
+    def usage(self) -> Usage:
+        """What the server has told of usage so far."""
+        ...
 
     def reply(self) -> Reply:
         """The complete reply; raises :class:`~turnstate.ModelError` if it makes no sense."""
@@ -86,6 +92,7 @@ class OpenAIModel(Model):
             await self._channel.post(body, headers, decoder, failed)
             return decoder.reply()
         except ModelError as error:
+            error.usage = decoder.usage
             hide(error, (key, *self._headers.values()))
             raise
 

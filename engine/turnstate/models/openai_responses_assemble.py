@@ -7,6 +7,7 @@ from typing import Any
 
 from turnstate_states.content import Part, Refusal, ToolCall
 from turnstate_states.errors import ModelError
+from turnstate_states.transcript import Usage
 from turnstate_states.turn import Stop
 
 from .base import OnDelta, Reply
@@ -125,12 +126,17 @@ class ResponsesAssembler:
             self._items.sort()
         self.status = status
 
+    @property
+    def usage(self) -> Usage:
+        """What the server has told of usage so far."""
+        return read_responses_usage(self._usage)
+
     def reply(self) -> Reply:
         """The reply, once the response has ended."""
         parts = self._parts()
         items = [item.whole() for item in self._items.items]
         cut = any(item.get("type") in CALLS and item.get("status") == "incomplete" for item in items)
-        usage = read_responses_usage(self._usage)
+        usage = self.usage
         raw = self._reason if self.status == "incomplete" and self._reason else self.status
         return Reply(tuple(parts), self._stop(parts, cut=cut), raw, usage, self._model, self._metadata)
 

@@ -11,6 +11,7 @@ import msgspec
 
 from turnstate_states.content import clean_text
 from turnstate_states.errors import ModelError
+from turnstate_states.transcript import Usage
 
 from .base import OnDelta, Reply
 from .openai_errors import stream_error
@@ -88,6 +89,11 @@ class ResponsesDecoder:
             self._last_event()
         if not self._answer.status:
             raise self._cut()
+
+    @property
+    def usage(self) -> Usage:
+        """What the server has told of usage so far."""
+        return self._answer.usage
 
     def reply(self) -> Reply:
         """The complete reply.
