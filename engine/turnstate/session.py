@@ -7,7 +7,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from turnstate_states.content import UserPart, as_parts
 from turnstate_states.errors import InvalidInput, Refused, SessionInUse
@@ -37,9 +37,11 @@ from .turns import Turn, TurnManager
 
 if TYPE_CHECKING:
     from .engine import Engine
+    from .outputs import OutputType
 
 __all__ = ["Session", "SessionHandle"]
 
+Out = TypeVar("Out")
 Content = str | Iterable[UserPart]
 
 
@@ -199,32 +201,66 @@ class Session(SessionHandle):
         """Follow the session, deltas included; see :meth:`SessionHandle.events`."""
         return EventStream(self._store, self.id, check_number(after), self._engine.driven)
 
-    async def run(self, message: Content, *, check: bool = True) -> Result[str]:
+    @overload
+    async def run(self, message: Content, *, check: bool = True) -> Result[str]: ...
+    @overload
+    async def run(self, message: Content, *, output: type[Out], check: bool = True) -> Result[Out]: ...
+    async def run(self, message: Content, *, output: type[Any] | None = None, check: bool = True) -> Result[Any]:
         """Send a message and wait for the turn to end, or to wait for a person.
 
+        With ``output`` the model is asked for JSON of that type (a dataclass, an attrs class, a TypedDict, ``int``, ...),
+        and ``result.output`` is the value.
+
         Raises:
-            TurnIncomplete: it did not complete; TurnFailed if something broke. Not with ``check=False``.
+            TurnIncomplete: it did not complete; TurnFailed if something broke, or the answer is not of that type. Not with
+                ``check=False``.
+            InvalidInput: JSON cannot give that type.
             SessionInUse: another engine drives the session.
         """
-        async with self.turn(message) as turn:
+        async with self._manage(message, output, {}, None) as turn:
             return await turn.result(check=check)
 
+    @overload
     def turn(
         self, message: Content, *, settings: Mapping[str, Any] | None = None, id: str | None = None
-    ) -> AbstractAsyncContextManager[Turn]:
+    ) -> AbstractAsyncContextManager[Turn[str]]: ...
+    @overload
+    def turn(
+        self, message: Content, *, output: type[Out], settings: Mapping[str, Any] | None = None, id: str | None = None
+    ) -> AbstractAsyncContextManager[Turn[Out]]: ...
+    def turn(
+        self,
+        message: Content,
+        *,
+        output: type[Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        id: str | None = None,
+    ) -> AbstractAsyncContextManager[Turn[Any]]:
         """Send a message and hold the turn that it starts, live.
 
         Leaving the block early, or cancelling it, detaches: the turn goes on in the engine; :meth:`interrupt` ends it.
 
         Args:
             message: text or parts.
+            output: the type that the answer is to have; see :meth:`run`.
             settings: settings of the model for this turn.
             id: the submission's id.
         """
-        send = Send(id or new_id(), as_parts(message), settings=dict(settings or {}))
-        return TurnManager(self._engine, self.id, send, explicit=id is not None)
+        return self._manage(message, output, settings or {}, id)
 
-    def resume(self) -> AbstractAsyncContextManager[Turn]:
+    def _manage(
+        self, message: Content, output: type[Any] | None, settings: Mapping[str, Any], id: str | None
+    ) -> TurnManager[Any]:
+        wanted: OutputType[Any] | None = None
+        if output is not None and output is not str:
+            from .outputs import OutputType
+
+            wanted = OutputType(output)
+            settings = {**wanted.settings, **settings}
+        send = Send(id or new_id(), as_parts(message), settings=dict(settings))
+        return TurnManager(self._engine, self.id, send, explicit=id is not None, output=wanted)
+
+    def resume(self) -> AbstractAsyncContextManager[Turn[str]]:
         """Go on with the stored turn, and hold it: one that has not ended, or that ended by limit, failure or interrupt.
 
         Raises, on entering:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, cast
 
+import attrs
+from typing_extensions import TypeVar
+
+from turnstate_states.errors import ModelError
 from turnstate_states.events import Event, Lagged, TextDelta, TurnEnded
 from turnstate_states.submissions import Resume, Submission
 from turnstate_states.turn import Call
@@ -20,18 +24,28 @@ from .watching import Watcher
 
 if TYPE_CHECKING:
     from .engine import Engine
+    from .outputs import OutputType
 
 __all__ = ["Turn", "TurnManager"]
 
+Out = TypeVar("Out", default=str)
 
-class Turn:
+
+class Turn(Generic[Out]):
     """A turn that runs in the engine: iterate over its events, or wait for its result.
 
     Iterating ends with :class:`~turnstate.TurnEnded`. Events are told from the moment the turn was entered; read slowly and
     you are told :class:`~turnstate.Lagged` instead of delaying anybody.
     """
 
-    def __init__(self, driver: Driver, watcher: Watcher, subscription: Subscription) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        watcher: Watcher,
+        subscription: Subscription,
+        output: OutputType[Out] | None,
+    ) -> None:
+        self._output = output
         self._driver = driver
         self._watcher = watcher
         self._events = subscription
@@ -71,12 +85,13 @@ class Turn:
             if isinstance(event, TextDelta):
                 yield event.text
 
-    async def result(self, *, check: bool = True) -> Result[str]:
+    async def result(self, *, check: bool = True) -> Result[Out]:
         """Wait until the turn ends, or only a person can make it go on.
 
         Raises:
-            TurnIncomplete: it did not complete; TurnFailed if something broke, with the cause where it is known. With
-                ``check=False`` the result is returned whatever the outcome.
+            TurnIncomplete: it did not complete; TurnFailed if something broke, with the cause where it is known, or if
+                the answer is not of the type that was asked for. With ``check=False`` the result is returned whatever
+                the outcome; ``output`` is None where there is no answer of that type.
             StoreError: the turn cannot go on here, because a commit failed.
         """
         watcher = self._watcher
@@ -87,7 +102,18 @@ class Turn:
         if check and result.outcome != "completed":
             kind = TurnFailed if result.outcome == "failed" else TurnIncomplete
             raise kind(result) from watcher.failed
-        return result
+        return self._with_output(result, check=check)
+
+    def _with_output(self, result: Result[str], *, check: bool) -> Result[Out]:
+        if self._output is None:
+            return cast("Result[Out]", result)
+        try:
+            value = self._output.parse(result.text) if result.outcome == "completed" else None
+        except ModelError as error:
+            if check:
+                raise TurnFailed(attrs.evolve(result, reason=str(error))) from error
+            value = None
+        return cast("Result[Out]", attrs.evolve(result, output=cast(Any, value)))
 
     def detach(self) -> None:
         """Stop watching; the turn goes on."""
@@ -97,20 +123,29 @@ class Turn:
         self._driver.wake()
 
 
-class TurnManager(AbstractAsyncContextManager[Turn]):
+class TurnManager(AbstractAsyncContextManager[Turn[Out]], Generic[Out]):
     """Starts or resumes a turn when it is entered, and detaches when it is left."""
 
-    def __init__(self, engine: Engine[Any], session: str, submission: Submission, *, explicit: bool) -> None:
+    def __init__(
+        self,
+        engine: Engine[Any],
+        session: str,
+        submission: Submission,
+        *,
+        explicit: bool,
+        output: OutputType[Out] | None = None,
+    ) -> None:
+        self._output = output
         self._engine = engine
         self._session = session
         self._submission = submission
         self._explicit = explicit
-        self._turn: Turn | None = None
+        self._turn: Turn[Out] | None = None
 
-    async def __aenter__(self) -> Turn:
+    async def __aenter__(self) -> Turn[Out]:
         driver = await self._engine.drive(self._session)
         watcher = Watcher(self._submission.id, next=isinstance(self._submission, Resume))
-        turn = self._turn = Turn(driver, watcher, driver.feed.subscribe())
+        turn = self._turn = Turn(driver, watcher, driver.feed.subscribe(), self._output)
         driver.watchers.append(watcher)
         try:
             await self._begin(driver, watcher)
