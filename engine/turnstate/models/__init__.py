@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .anthropic import Anthropic
     from .fallback import FALLBACK_ON, Fallback
     from .gemini import Gemini
-    from .http import Timeouts
+    from .http import HTTPOptions, Timeouts
     from .naming import resolve
     from .openai_chat import OpenAIChat
     from .openai_responses import OpenAIResponses
@@ -22,6 +22,7 @@ __all__ = [
     "DeltaKind",
     "Fallback",
     "Gemini",
+    "HTTPOptions",
     "Model",
     "ModelRequest",
     "OnDelta",
@@ -38,6 +39,7 @@ LAZY = {
     "FALLBACK_ON": "fallback",
     "Fallback": "fallback",
     "Gemini": "gemini",
+    "HTTPOptions": "http",
     "OpenAIChat": "openai_chat",
     "OpenAIResponses": "openai_responses",
     "Timeouts": "http",

@@ -14,7 +14,7 @@ from .anthropic_encode import MessageEncoder
 from .anthropic_settings import check_messages_body, check_messages_settings
 from .base import ModelRequest, OnDelta, Reply
 from .endpoint import check_key
-from .http import Timeouts
+from .http import HTTPOptions, Timeouts
 from .http_errors import hide
 from .openai_errors import response_error
 from .openai_model import ApiKey, OpenAIModel
@@ -40,6 +40,7 @@ class Anthropic(OpenAIModel):
         extra_body: further fields of each request's body. None leaves a field out.
         timeouts: limits in seconds.
         connections: how many requests may be under way at once; more of them wait.
+        http: proxy, certificates and HTTP/2, see :class:`~turnstate.models.HTTPOptions`.
 
     Raises:
         InvalidInput: a value is wrong. The text never holds the key.
@@ -58,6 +59,7 @@ class Anthropic(OpenAIModel):
         extra_body: Mapping[str, Any] | None = None,
         timeouts: Timeouts | None = None,
         connections: int = 100,
+        http: HTTPOptions | None = None,
     ) -> None:
         if api_key is None:
             _key_of_environment()
@@ -68,6 +70,7 @@ class Anthropic(OpenAIModel):
             headers=headers,
             timeouts=timeouts,
             connections=connections,
+            http=http,
         )
         self._encoder = MessageEncoder(
             name, settings=check_messages_settings(settings or {}), extra_body=check_messages_body(extra_body or {})

@@ -15,7 +15,7 @@ from .gemini_decode import GeminiDecoder
 from .gemini_encode import GeminiEncoder
 from .gemini_errors import response_error
 from .gemini_settings import check_gemini_body, check_gemini_settings
-from .http import Channel, Timeouts
+from .http import Channel, HTTPOptions, Timeouts
 from .http_errors import hide
 from .openai_model import ApiKey, OpenAIModel
 
@@ -42,6 +42,7 @@ class Gemini(OpenAIModel):
             ``check_gemini_body``.
         timeouts: limits in seconds.
         connections: how many requests may be under way at once; more of them wait.
+        http: proxy, certificates and HTTP/2, see :class:`~turnstate.models.HTTPOptions`.
 
     Raises:
         InvalidInput: a value is wrong. The text never holds the key.
@@ -60,6 +61,7 @@ class Gemini(OpenAIModel):
         extra_body: Mapping[str, Any] | None = None,
         timeouts: Timeouts | None = None,
         connections: int = 100,
+        http: HTTPOptions | None = None,
     ) -> None:
         if api_key is None:
             _key_of_environment()
@@ -71,11 +73,12 @@ class Gemini(OpenAIModel):
             headers=headers,
             timeouts=timeouts,
             connections=connections,
+            http=http,
         )
         self._url = _stream_url(base, name.strip())
         self._origin = shown_url(self._url)
         self._base = shown_url(base)
-        self._channel = Channel(self._url, timeouts or Timeouts(), connections)
+        self._channel = Channel(self._url, timeouts or Timeouts(), connections, http)
         self._encoder = GeminiEncoder(
             name, settings=check_gemini_settings(settings or {}), extra_body=check_gemini_body(extra_body or {})
         )

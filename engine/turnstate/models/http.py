@@ -10,6 +10,8 @@ import ssl
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
@@ -17,13 +19,13 @@ import trio
 
 from turnstate_states.errors import InvalidInput, ModelError
 
-from .endpoint import shown_url
+from .endpoint import check_url, shown_url
 from .http_errors import transport_error
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Channel", "Failed", "Receiver", "Timeouts"]
+__all__ = ["Channel", "Failed", "HTTPOptions", "Receiver", "Timeouts"]
 
 CLOSE_LIMIT = 2.0
 """Seconds that closing a response may take; it is shielded from cancellation that long."""
@@ -62,6 +64,47 @@ class Timeouts:
                 raise InvalidInput(f"timeouts: {name} must be a number of seconds above 0, or None for no limit")
 
 
+@attrs.frozen(kw_only=True)
+class HTTPOptions:
+    """How requests travel.
+
+    Args:
+        http2: use HTTP/2 where the server does; needs the extra ``turnstate[http2]``.
+        proxy: the URL of a proxy; otherwise that of the environment (``HTTPS_PROXY`` and the like).
+        ca: whom to trust in place of the usual authorities: a file of certificates, or an ``ssl.SSLContext``.
+        environment: whether the environment's proxies count.
+
+    Raises:
+        InvalidInput: an option cannot be used.
+    """
+
+    http2: bool = False
+    proxy: str | None = attrs.field(default=None, repr=False)
+    ca: str | Path | ssl.SSLContext | None = None
+    environment: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        if self.http2 and find_spec("h2") is None:
+            raise InvalidInput("http2: the package h2 is missing; install turnstate[http2]")
+        if self.proxy is not None:
+            check_url(self.proxy)
+
+    def tls(self) -> ssl.SSLContext:
+        """Whom to trust.
+
+        Raises:
+            InvalidInput: the file of certificates cannot be read.
+        """
+        if isinstance(self.ca, ssl.SSLContext):
+            return self.ca
+        if self.ca is None:
+            return _tls()
+        try:
+            return ssl.create_default_context(cafile=str(self.ca))
+        except (OSError, ssl.SSLError) as error:
+            raise InvalidInput(f"ca: {self.ca} is no file of certificates: {error}") from None
+
+
 class Receiver(Protocol):
     """A pure decoder of one answer's body."""
 
@@ -86,10 +129,16 @@ class Channel:
         url: where requests go.
         timeouts: the limits.
         connections: how many requests may be under way at once; more of them wait.
+        options: how requests travel.
     """
 
-    def __init__(self, url: str, timeouts: Timeouts, connections: int = 100) -> None:
+    def __init__(
+        self, url: str, timeouts: Timeouts, connections: int = 100, options: HTTPOptions | None = None
+    ) -> None:
         self._url = url
+        self._options = options or HTTPOptions()
+        if isinstance(self._options.ca, (str, Path)):
+            self._options = attrs.evolve(self._options, ca=self._options.tls())
         self._timeouts = timeouts
         # Waiting here and not in the client's pool: a slot of ours is free again whatever happens to a connection.
         self._slots = trio.CapacityLimiter(connections)
@@ -182,7 +231,7 @@ class Channel:
     def _open(self) -> httpx.AsyncClient:
         run = trio.lowlevel.current_trio_token()
         if self._client is None or self._run is not run:
-            self._client = _client(self._url, self._timeouts.connect)
+            self._client = _client(self._url, self._timeouts.connect, self._options)
             self._run = run
         return self._client
 
@@ -272,12 +321,15 @@ def _seconds(limit: float | None) -> float:
     return float("inf") if limit is None else limit
 
 
-def _client(url: str, connect: float | None) -> httpx.AsyncClient:
+def _client(url: str, connect: float | None, options: HTTPOptions) -> httpx.AsyncClient:
     import httpx
 
     return httpx.AsyncClient(
         # Redirects are not followed, so a plain URL needs no certificates, and reading them takes a while.
-        verify=_tls() if url.startswith("https:") else False,
+        verify=options.tls() if url.startswith("https:") else False,
+        http2=options.http2,
+        proxy=options.proxy,
+        trust_env=options.environment,
         timeout=httpx.Timeout(None, connect=connect),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30.0),
         follow_redirects=False,

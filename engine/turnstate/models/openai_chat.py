@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .base import ModelRequest, OnDelta
-from .http import Timeouts
+from .http import HTTPOptions, Timeouts
 from .openai_chat_decode import ChatDecoder
 from .openai_chat_encode import ChatEncoder
 from .openai_model import ApiKey, OpenAIModel
@@ -30,6 +30,7 @@ class OpenAIChat(OpenAIModel):
             ``{"stream_options": None}`` for a server that refuses it.
         timeouts: limits in seconds.
         connections: how many requests may be under way at once; more of them wait.
+        http: proxy, certificates and HTTP/2, see :class:`~turnstate.models.HTTPOptions`.
         reasoning_field: the field under which reasoning is sent back, such as ``reasoning_content`` for DeepSeek's
             thinking models with tools. By default none is, but for what OpenRouter wants back unchanged.
 
@@ -50,10 +51,17 @@ class OpenAIChat(OpenAIModel):
         extra_body: Mapping[str, Any] | None = None,
         timeouts: Timeouts | None = None,
         connections: int = 100,
+        http: HTTPOptions | None = None,
         reasoning_field: str | None = None,
     ) -> None:
         super().__init__(
-            name, base_url=base_url, api_key=api_key, headers=headers, timeouts=timeouts, connections=connections
+            name,
+            base_url=base_url,
+            api_key=api_key,
+            headers=headers,
+            timeouts=timeouts,
+            connections=connections,
+            http=http,
         )
         self._encoder = ChatEncoder(
             name,

@@ -13,7 +13,7 @@ from turnstate_states.transcript import Usage
 
 from .base import Model, ModelRequest, OnDelta, Reply
 from .endpoint import check_key, check_url, join_url, shown_url
-from .http import Channel, Receiver, Timeouts
+from .http import Channel, HTTPOptions, Receiver, Timeouts
 from .http_errors import hide
 from .openai_errors import response_error
 
@@ -58,6 +58,7 @@ class OpenAIModel(Model):
         headers: Mapping[str, str] | None,
         timeouts: Timeouts | None,
         connections: int,
+        http: HTTPOptions | None = None,
     ) -> None:
         if not name.strip():
             raise InvalidInput("name: expected the model's name on the server")
@@ -68,7 +69,7 @@ class OpenAIModel(Model):
         self._api_key = check_key(api_key) if isinstance(api_key, str) else api_key
         self._headers = _check_headers(headers or {})
         self._origin = shown_url(self._url)
-        self._channel = Channel(self._url, timeouts or Timeouts(), connections)
+        self._channel = Channel(self._url, timeouts or Timeouts(), connections, http)
         if api_key is None:
             _key_of_environment()
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .base import ModelRequest, OnDelta
-from .http import Timeouts
+from .http import HTTPOptions, Timeouts
 from .openai_model import ApiKey, OpenAIModel
 from .openai_responses_decode import ResponsesDecoder
 from .openai_responses_encode import ResponsesEncoder
@@ -35,6 +35,7 @@ class OpenAIResponses(OpenAIModel):
             ``{"include": None}`` for a server that refuses it.
         timeouts: limits in seconds.
         connections: how many requests may be under way at once; more of them wait.
+        http: proxy, certificates and HTTP/2, see :class:`~turnstate.models.HTTPOptions`.
 
     Raises:
         InvalidInput: a value is wrong. The text never holds the key.
@@ -53,9 +54,16 @@ class OpenAIResponses(OpenAIModel):
         extra_body: Mapping[str, Any] | None = None,
         timeouts: Timeouts | None = None,
         connections: int = 100,
+        http: HTTPOptions | None = None,
     ) -> None:
         super().__init__(
-            name, base_url=base_url, api_key=api_key, headers=headers, timeouts=timeouts, connections=connections
+            name,
+            base_url=base_url,
+            api_key=api_key,
+            headers=headers,
+            timeouts=timeouts,
+            connections=connections,
+            http=http,
         )
         self._encoder = ResponsesEncoder(
             name,
