@@ -33,7 +33,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(Exception|BaseException|ValueError|TracebackType|types\.TracebackType|ABC|abc\.ABC|Path)"),
     (r"py:.*", r"(Any|Callable|Awaitable|AsyncIterator|Iterable|Mapping|Sequence|Literal|Generic|Protocol|ParamSpec)"),
     (r"py:(class|obj)", r"(turnstate\.\w+(\.\w+)?\.)?(D|P|R|S|Out)|os\.PathLike"),
-    (r"py:.*", r"(AbstractAsyncContextManager|contextlib\..*|enum\..*|builtins\..*|functools\..*|inspect\..*)"),
+    (r"py:.*", r"(AbstractAsyncContextManager|contextlib\..*|enum\..*|builtins\..*|functools\..*|inspect\..*|ssl\..*)"),
 ]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"

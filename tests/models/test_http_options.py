@@ -18,6 +18,10 @@ BODY = b'data: {"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"
 ANSWER = [head(len(BODY), "200 OK", "Content-Type: text/event-stream") + BODY]
 
 
+def no_package(name: str) -> None:
+    """Nothing is installed."""
+
+
 async def said(url: str, options: HTTPOptions) -> str:
     """What a model at a URL answers."""
     model = OpenAIChat("m", base_url=url, api_key="canary-key", http=options)
@@ -30,11 +34,11 @@ async def test_a_certificate_of_ones_own(tmp_path: Path) -> None:
     authority = trustme.CA()
     server = ByteServer([ANSWER])
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("localhost").configure_cert(context)
+    authority.issue_cert("localhost").configure_cert(context)  # pyright: ignore[reportUnknownMemberType]
     file = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(str(file))
     trusting = ssl.create_default_context()
-    authority.configure_trust(trusting)
+    authority.configure_trust(trusting)  # pyright: ignore[reportUnknownMemberType]
 
     async def handle(stream: trio.SSLStream[trio.SocketStream]) -> None:
         try:
@@ -81,7 +85,7 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         OpenAIChat("m", api_key="x", http=HTTPOptions(ca=tmp_path / "missing.pem"))
     with pytest.raises(InvalidInput):
         HTTPOptions(proxy="nowhere")
-    monkeypatch.setattr("turnstate.models.http.find_spec", lambda name: None)
+    monkeypatch.setattr("turnstate.models.http.find_spec", no_package)
     with pytest.raises(InvalidInput, match=r"turnstate\[http2\]"):
         HTTPOptions(http2=True)
 
