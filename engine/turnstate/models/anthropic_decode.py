@@ -11,12 +11,11 @@ import msgspec
 
 from turnstate_states.content import clean_text
 from turnstate_states.errors import ModelError
-from turnstate_states.transcript import Usage
 
 from .anthropic_assemble import MessageAssembler
-from .base import OnDelta, Reply
+from .base import OnDelta
+from .body_decoder import BodyDecoder
 from .openai_errors import stream_error
-from .sse import MAX_EVENT, SSEDecoder
 from .wire import as_dict, is_dict, is_list, read_odd_json
 
 __all__ = ["MessageDecoder"]
@@ -25,7 +24,7 @@ _IN_PIECES = frozenset({"text", "thinking", "partial_json"})
 _NOTHING: frozenset[str] = frozenset()
 
 
-class MessageDecoder:
+class MessageDecoder(BodyDecoder[MessageAssembler]):
     """Decodes one answer, streamed or whole.
 
     Feed it bytes until :meth:`feed` gives True or the body has ended, call :meth:`end`, then :meth:`reply`.
@@ -39,29 +38,7 @@ class MessageDecoder:
     """Nothing but ``message_stop`` makes an answer complete."""
 
     def __init__(self, model: str, on_delta: OnDelta) -> None:
-        self._sse = SSEDecoder()
-        self._answer = MessageAssembler(model, on_delta)
-        self._whole: list[bytes] | None = None
-        self._size = 0
-        self._begun = False
-        self._page = False
-
-    def feed(self, data: bytes, /) -> bool:
-        """Take the next bytes of the body; True when nothing more is needed.
-
-        Raises:
-            ModelError: the server told an error, or what it sent does not make sense.
-        """
-        if not self._begun:
-            self._begin(data)
-        if self._whole is not None:
-            self._keep(data)
-        elif not self._answer.done:
-            for name, text in self._sse.feed(data):
-                self._event(name, text)
-                if self._answer.done:
-                    break
-        return self._answer.done
+        super().__init__(MessageAssembler(model, on_delta))
 
     def end(self) -> None:
         """The body has ended.
@@ -80,33 +57,6 @@ class MessageDecoder:
         if not self._answer.done:
             raise self._cut()
 
-    @property
-    def usage(self) -> Usage:
-        """What the server has told of usage so far."""
-        return self._answer.usage
-
-    def reply(self) -> Reply:
-        """The complete reply.
-
-        Raises:
-            ModelError: it stopped for a tool call but holds none.
-        """
-        return self._answer.reply()
-
-    def _begin(self, data: bytes) -> None:
-        text = data.lstrip()
-        if text:
-            self._begun = True
-            self._page = text[:1] == b"<"
-            # No event starts with these, so the Content-Type, which servers get wrong, need not be asked.
-            self._whole = [] if text[:1] in (b"{", b"[") else None
-
-    def _keep(self, data: bytes) -> None:
-        self._size += len(data)
-        if self._whole is None or self._size > MAX_EVENT:
-            raise ModelError(f"the answer has more than {MAX_EVENT} bytes", kind="protocol")
-        self._whole.append(data)
-
     def _event(self, name: str, text: str) -> None:
         if name == "error":
             raise stream_error(read_odd_json(text, _NOTHING) or text)
@@ -116,6 +66,7 @@ class MessageDecoder:
             data = self._odd(text)
         if data is not None and not self._answer.piece_only(data):
             self._answer.event(name, data)
+            self._done = self._answer.done
 
     def _odd(self, text: str) -> Any:
         if not text.strip() or text[:6] == "[DONE]":
@@ -137,9 +88,3 @@ class MessageDecoder:
         if document is None:
             raise ModelError("the answer is JSON that is broken or was cut", kind="cut", retryable=True)
         self._answer.document(as_dict(document, "the answer"))
-
-    def _cut(self) -> ModelError:
-        if self._page:
-            text = "the answer is a web page, no stream of events; is base_url right?"
-            return ModelError(text, kind="protocol", retryable=False)
-        return ModelError("the answer ended before it was finished", kind="cut", retryable=True)

@@ -11,12 +11,11 @@ import msgspec
 
 from turnstate_states.content import clean_text
 from turnstate_states.errors import ModelError
-from turnstate_states.transcript import Usage
 
 from .base import OnDelta, Reply
+from .body_decoder import BodyDecoder
 from .gemini_assemble import PROTOCOL, GeminiAssembler
 from .gemini_errors import stream_error
-from .sse import MAX_EVENT, SSEDecoder
 from .wire import is_list, read_json, read_odd_json
 
 __all__ = ["PROTOCOL", "GeminiDecoder"]
@@ -28,7 +27,7 @@ END_PATIENCE = 2.0
 """Seconds that an answer with a finish reason and its usage may take to end."""
 
 
-class GeminiDecoder:
+class GeminiDecoder(BodyDecoder[GeminiAssembler]):
     """Decodes one answer: a stream of events, a JSON array of responses, or one response.
 
     Feed it bytes until :meth:`feed` gives True or the body has ended, call :meth:`end`, then :meth:`reply`. No event says
@@ -40,13 +39,7 @@ class GeminiDecoder:
     """
 
     def __init__(self, model: str, on_delta: OnDelta) -> None:
-        self._sse = SSEDecoder(documents=True)
-        self._answer = GeminiAssembler(model, on_delta)
-        self._whole: list[bytes] | None = None
-        self._size = 0
-        self._begun = False
-        self._page = False
-        self._done = False
+        super().__init__(GeminiAssembler(model, on_delta), documents=True)
 
     @property
     def patience(self) -> float | None:
@@ -54,23 +47,6 @@ class GeminiDecoder:
         if not (self._answer.finish or self._answer.blocked) or self._answer.resumed:
             return None
         return END_PATIENCE if self._answer.closing_usage else USAGE_PATIENCE
-
-    def feed(self, data: bytes) -> bool:
-        """Take the next bytes of the body; True when nothing more is needed.
-
-        Raises:
-            ModelError: the server told an error, or what it sent does not make sense.
-        """
-        if not self._begun:
-            self._begin(data)
-        if self._whole is not None:
-            self._keep(data)
-        elif not self._done:
-            for name, text in self._sse.feed(data):
-                self._event(name, text)
-                if self._done:
-                    break
-        return self._done
 
     def end(self) -> None:
         """The body has ended, or the patience.
@@ -85,11 +61,6 @@ class GeminiDecoder:
         if not (self._answer.finish or self._answer.blocked):
             raise self._unfinished()
 
-    @property
-    def usage(self) -> Usage:
-        """What the server has told of usage so far."""
-        return self._answer.usage
-
     def reply(self) -> Reply:
         """The complete reply.
 
@@ -100,20 +71,6 @@ class GeminiDecoder:
             return self._answer.reply()
         except RecursionError:
             raise _too_deep() from None
-
-    def _begin(self, data: bytes) -> None:
-        text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
-        if text:
-            self._begun = True
-            self._page = text[:1] == b"<"
-            # No event starts with these, so the Content-Type, which servers get wrong, need not be asked.
-            self._whole = [] if text[:1] in (b"{", b"[") else None
-
-    def _keep(self, data: bytes) -> None:
-        self._size += len(data)
-        if self._whole is None or self._size > MAX_EVENT:
-            raise ModelError(f"the answer has more than {MAX_EVENT} bytes", kind="protocol")
-        self._whole.append(data)
 
     def _event(self, name: str, text: str) -> None:
         if name == "error":
@@ -134,12 +91,6 @@ class GeminiDecoder:
                     self._answer.chunk(response)
         except RecursionError:
             raise _too_deep() from None
-
-    def _last_event(self) -> None:
-        """What had no blank line after it; if it is only half an event, the stream was cut."""
-        for name, text in self._sse.close():
-            if name == "error" or text.strip() == "[DONE]" or read_odd_json(text) is not None:
-                self._event(name, text.strip())
 
     def _document(self, body: bytes) -> None:
         document = read_json(body)

@@ -11,12 +11,11 @@ import msgspec
 
 from turnstate_states.content import clean_text
 from turnstate_states.errors import ModelError
-from turnstate_states.transcript import Usage
 
-from .base import OnDelta, Reply
+from .base import OnDelta
+from .body_decoder import BodyDecoder
 from .openai_chat_assemble import PROTOCOL, ChatAssembler
 from .openai_errors import stream_error
-from .sse import MAX_EVENT, SSEDecoder
 from .wire import is_list, read_json, read_odd_json
 
 __all__ = ["PROTOCOL", "ChatDecoder"]
@@ -28,7 +27,7 @@ END_PATIENCE = 0.5
 """Seconds that an answer with a finish reason and its usage may take to end."""
 
 
-class ChatDecoder:
+class ChatDecoder(BodyDecoder[ChatAssembler]):
     """Decodes one answer, streamed or whole.
 
     Feed it bytes until :meth:`feed` gives True or the body has ended, call :meth:`end`, then :meth:`reply`.
@@ -40,13 +39,7 @@ class ChatDecoder:
     """
 
     def __init__(self, model: str, on_delta: OnDelta, origin: str = "") -> None:
-        self._sse = SSEDecoder()
-        self._answer = ChatAssembler(model, on_delta, origin)
-        self._whole: list[bytes] | None = None
-        self._size = 0
-        self._begun = False
-        self._page = False
-        self._done = False
+        super().__init__(ChatAssembler(model, on_delta, origin))
 
     @property
     def patience(self) -> float | None:
@@ -54,23 +47,6 @@ class ChatDecoder:
         if not self._answer.finish:
             return None
         return END_PATIENCE if self._answer.closing_usage else USAGE_PATIENCE
-
-    def feed(self, data: bytes) -> bool:
-        """Take the next bytes of the body; True when nothing more is needed.
-
-        Raises:
-            ModelError: the server told an error, or what it sent does not make sense.
-        """
-        if not self._begun:
-            self._begin(data)
-        if self._whole is not None:
-            self._keep(data)
-        elif not self._done:
-            for name, text in self._sse.feed(data):
-                self._event(name, text)
-                if self._done:
-                    break
-        return self._done
 
     def end(self) -> None:
         """The body has ended, or the patience.
@@ -85,33 +61,6 @@ class ChatDecoder:
             self._last_event()
         if not self._answer.finish and not (self._done and self._answer.finished_silently()):
             raise self._cut()
-
-    @property
-    def usage(self) -> Usage:
-        """What the server has told of usage so far."""
-        return self._answer.usage
-
-    def reply(self) -> Reply:
-        """The complete reply.
-
-        Raises:
-            ModelError: it stopped for a tool call but holds none.
-        """
-        return self._answer.reply()
-
-    def _begin(self, data: bytes) -> None:
-        text = data.lstrip()
-        if text:
-            self._begun = True
-            self._page = text[:1] == b"<"
-            # No event starts with these, so the Content-Type, which servers get wrong, need not be asked.
-            self._whole = [] if text[:1] in (b"{", b"[") else None
-
-    def _keep(self, data: bytes) -> None:
-        self._size += len(data)
-        if self._whole is None or self._size > MAX_EVENT:
-            raise ModelError(f"the answer has more than {MAX_EVENT} bytes", kind="protocol")
-        self._whole.append(data)
 
     def _event(self, name: str, text: str) -> None:
         if name == "error":
@@ -136,12 +85,6 @@ class ChatDecoder:
         self._answer.expect_surrogates()
         return chunk
 
-    def _last_event(self) -> None:
-        """What had no blank line after it; if it is only half an event, the stream was cut."""
-        for name, text in self._sse.close():
-            if name == "error" or text.strip() == "[DONE]" or read_odd_json(text) is not None:
-                self._event(name, text.strip())
-
     def _document(self, body: bytes) -> None:
         document = read_odd_json(body.decode("utf-8-sig", "replace"))
         if is_list(document) and document:
@@ -152,9 +95,3 @@ class ChatDecoder:
         self._answer.chunk(document, whole=True)
         if not self._answer.chosen:
             raise ModelError("the answer holds no choice", kind="protocol")
-
-    def _cut(self) -> ModelError:
-        if self._page:
-            text = "the answer is a web page, no stream of events; is base_url right?"
-            return ModelError(text, kind="protocol", retryable=False)
-        return ModelError("the answer ended before it was finished", kind="cut", retryable=True)

@@ -11,12 +11,11 @@ import msgspec
 
 from turnstate_states.content import clean_text
 from turnstate_states.errors import ModelError
-from turnstate_states.transcript import Usage
 
-from .base import OnDelta, Reply
+from .base import OnDelta
+from .body_decoder import BodyDecoder
 from .openai_errors import stream_error
 from .openai_responses_assemble import PIECES, ResponsesAssembler
-from .sse import MAX_EVENT, SSEDecoder
 from .wire import is_dict, is_list, read_json, read_odd_json, scrub
 
 __all__ = ["ResponsesDecoder"]
@@ -36,7 +35,7 @@ class _Piece(msgspec.Struct):
 _read_piece = msgspec.json.Decoder(_Piece).decode
 
 
-class ResponsesDecoder:
+class ResponsesDecoder(BodyDecoder[ResponsesAssembler]):
     """Decodes one answer, streamed or whole.
 
     Feed it bytes until :meth:`feed` gives True or the body has ended, call :meth:`end`, then :meth:`reply`.
@@ -51,30 +50,7 @@ class ResponsesDecoder:
     """The event that ends a response says all that there is, so nothing is waited for after it."""
 
     def __init__(self, model: str, on_delta: OnDelta, origin: str = "") -> None:
-        self._sse = SSEDecoder()
-        self._answer = ResponsesAssembler(model, on_delta, origin)
-        self._whole: list[bytes] | None = None
-        self._size = 0
-        self._begun = False
-        self._page = False
-        self._done = False
-
-    def feed(self, data: bytes) -> bool:
-        """Take the next bytes of the body; True when nothing more is needed.
-
-        Raises:
-            ModelError: the server told an error, or what it sent does not make sense.
-        """
-        if not self._begun:
-            self._begin(data)
-        if self._whole is not None:
-            self._keep(data)
-        elif not self._done:
-            for name, text in self._sse.feed(data):
-                self._event(name, text)
-                if self._done:
-                    break
-        return self._done
+        super().__init__(ResponsesAssembler(model, on_delta, origin))
 
     def end(self) -> None:
         """The body has ended.
@@ -89,33 +65,6 @@ class ResponsesDecoder:
             self._last_event()
         if not self._answer.status:
             raise self._cut()
-
-    @property
-    def usage(self) -> Usage:
-        """What the server has told of usage so far."""
-        return self._answer.usage
-
-    def reply(self) -> Reply:
-        """The complete reply.
-
-        Raises:
-            ModelError: an item in it makes no sense.
-        """
-        return self._answer.reply()
-
-    def _begin(self, data: bytes) -> None:
-        text = data.lstrip()
-        if text:
-            self._begun = True
-            self._page = text[:1] == b"<"
-            # No event starts with these, so the Content-Type, which servers get wrong, need not be asked.
-            self._whole = [] if text[:1] in (b"{", b"[") else None
-
-    def _keep(self, data: bytes) -> None:
-        self._size += len(data)
-        if self._whole is None or self._size > MAX_EVENT:
-            raise ModelError(f"the answer has more than {MAX_EVENT} bytes", kind="protocol")
-        self._whole.append(data)
 
     def _event(self, name: str, text: str) -> None:
         try:
@@ -152,12 +101,6 @@ class ResponsesDecoder:
         self._answer.expect_surrogates()
         return event
 
-    def _last_event(self) -> None:
-        """What had no blank line after it; if it is only half an event, the stream was cut."""
-        for name, text in self._sse.close():
-            if name == "error" or text.strip() == "[DONE]" or read_odd_json(text) is not None:
-                self._event(name, text.strip())
-
     def _document(self, body: bytes) -> None:
         document = scrub(read_odd_json(body.decode("utf-8-sig", "replace")))
         if is_list(document) and document:
@@ -167,9 +110,3 @@ class ResponsesDecoder:
         if is_dict(document) and not document.get("error") and not is_list(document.get("output")):
             raise ModelError("the answer is JSON, but no response of this protocol", kind="protocol")
         self._answer.response(document, "completed")
-
-    def _cut(self) -> ModelError:
-        if self._page:
-            text = "the answer is a web page, no stream of events; is base_url right?"
-            return ModelError(text, kind="protocol", retryable=False)
-        return ModelError("the answer ended before it was finished", kind="cut", retryable=True)
