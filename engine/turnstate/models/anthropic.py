@@ -12,10 +12,9 @@ from turnstate_states.errors import ModelError
 from .anthropic_decode import MessageDecoder
 from .anthropic_encode import MessageEncoder
 from .anthropic_settings import check_messages_body, check_messages_settings
-from .base import ModelRequest, OnDelta, Reply
+from .base import ModelRequest, OnDelta
 from .endpoint import check_key
 from .http import HTTPOptions, Timeouts
-from .http_errors import hide
 from .openai_errors import response_error
 from .openai_model import ApiKey, OpenAIModel
 
@@ -23,7 +22,6 @@ __all__ = ["Anthropic"]
 
 _DEFAULT_URL = "https://api.anthropic.com"
 _VARIABLE = "ANTHROPIC_API_KEY"
-_KEY_HEADERS = ("authorization", "api-key", "x-api-key")
 
 
 class Anthropic(OpenAIModel):
@@ -76,28 +74,14 @@ class Anthropic(OpenAIModel):
             name, settings=check_messages_settings(settings or {}), extra_body=check_messages_body(extra_body or {})
         )
 
-    async def respond(self, request: ModelRequest, on_delta: OnDelta) -> Reply:
-        """Send the request and wait for the whole reply; see :meth:`Model.respond`."""
-        body = self._encode(request)
-        key = await self._key()
-        authorized = any(name.lower() in _KEY_HEADERS for name in self._headers)
-        headers = {"Content-Type": "application/json", "anthropic-version": "2023-06-01"}
-        if key and not authorized:
-            headers["x-api-key"] = key
-        given = {name.lower() for name in self._headers}
-        headers = {**{name: value for name, value in headers.items() if name.lower() not in given}, **self._headers}
+    def _standing_headers(self) -> dict[str, str]:
+        return {"anthropic-version": "2023-06-01"}
 
-        def failed(status: int, answer: Mapping[str, str], text: bytes) -> ModelError:
-            with_key = bool(key) or authorized
-            return response_error(status, answer, text, self._origin, with_key=with_key, variable=_VARIABLE)
+    def _authorize(self, key: str) -> dict[str, str]:
+        return {"x-api-key": key}
 
-        decoder = self._decoder(on_delta)
-        try:
-            await self._channel.post(body, headers, decoder, failed)
-            return decoder.reply()
-        except ModelError as error:
-            hide(error, (key, *self._headers.values()))
-            raise
+    def _failed(self, status: int, answer: Mapping[str, str], text: bytes, *, with_key: bool) -> ModelError:
+        return response_error(status, answer, text, self._origin, with_key=with_key, variable=_VARIABLE)
 
     def _body(self, request: ModelRequest) -> bytes:
         return self._encoder.encode(request)

@@ -9,14 +9,13 @@ from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from turnstate_states.errors import InvalidInput, ModelError
 
-from .base import ModelRequest, OnDelta, Reply
+from .base import ModelRequest, OnDelta
 from .endpoint import check_key, check_url, shown_url
 from .gemini_decode import GeminiDecoder
 from .gemini_encode import GeminiEncoder
 from .gemini_errors import response_error
 from .gemini_settings import check_gemini_body, check_gemini_settings
 from .http import Channel, HTTPOptions, Timeouts
-from .http_errors import hide
 from .openai_model import ApiKey, OpenAIModel
 
 __all__ = ["Gemini"]
@@ -24,7 +23,6 @@ __all__ = ["Gemini"]
 _DEFAULT_URL = "https://generativelanguage.googleapis.com/v1beta"
 _VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 _METHOD = "streamGenerateContent"
-_KEY_HEADERS = ("authorization", "x-goog-api-key")
 
 
 class Gemini(OpenAIModel):
@@ -49,6 +47,7 @@ class Gemini(OpenAIModel):
     """
 
     path = _METHOD
+    key_headers = frozenset({"authorization", "x-goog-api-key"})
 
     def __init__(
         self,
@@ -86,25 +85,11 @@ class Gemini(OpenAIModel):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, base_url={self._base!r})"
 
-    async def respond(self, request: ModelRequest, on_delta: OnDelta) -> Reply:
-        """Send the request and wait for the whole reply; see :meth:`Model.respond`."""
-        body = self._encode(request)
-        key = await self._key()
-        authorized = any(name.lower() in _KEY_HEADERS for name in self._headers)
-        headers = {"Content-Type": "application/json", **self._headers}
-        if key and not authorized:
-            headers["x-goog-api-key"] = key
+    def _authorize(self, key: str) -> dict[str, str]:
+        return {"x-goog-api-key": key}
 
-        def failed(status: int, answer: Mapping[str, str], text: bytes) -> ModelError:
-            return response_error(status, answer, text, self._origin, with_key=bool(key) or authorized)
-
-        decoder = self._decoder(on_delta)
-        try:
-            await self._channel.post(body, headers, decoder, failed)
-            return decoder.reply()
-        except ModelError as error:
-            hide(error, (key, *self._headers.values()))
-            raise
+    def _failed(self, status: int, answer: Mapping[str, str], text: bytes, *, with_key: bool) -> ModelError:
+        return response_error(status, answer, text, self._origin, with_key=with_key)
 
     def _body(self, request: ModelRequest) -> bytes:
         return self._encoder.encode(request)

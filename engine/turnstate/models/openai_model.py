@@ -22,7 +22,6 @@ __all__ = ["ApiKey", "Decoder", "OpenAIModel"]
 ApiKey = str | Callable[[], str | Awaitable[str]]
 """A key, or a function (plain or async) that is asked for it before each attempt."""
 
-_KEY_HEADERS = ("authorization", "api-key", "x-api-key")
 _DEFAULT_URL = "https://api.openai.com/v1"
 
 
@@ -48,6 +47,8 @@ class OpenAIModel(Model):
 
     path: ClassVar[str]
     """Where requests go, below the base URL."""
+    key_headers: ClassVar[frozenset[str]] = frozenset({"authorization", "api-key", "x-api-key"})
+    """Headers of the host's own that take the key's place, in lower case."""
 
     def __init__(
         self,
@@ -80,13 +81,15 @@ class OpenAIModel(Model):
         """Send the request and wait for the whole reply; see :meth:`Model.respond`."""
         body = self._encode(request)
         key = await self._key()
-        headers = {"Content-Type": "application/json", **self._headers}
-        authorized = any(name.lower() in _KEY_HEADERS for name in self._headers)
+        given = {name.lower() for name in self._headers}
+        authorized = not given.isdisjoint(self.key_headers)
+        standing = {"Content-Type": "application/json", **self._standing_headers()}
         if key and not authorized:
-            headers["Authorization"] = f"Bearer {key}"
+            standing |= self._authorize(key)
+        headers = {name: value for name, value in standing.items() if name.lower() not in given} | self._headers
 
         def failed(status: int, answer: Mapping[str, str], text: bytes) -> ModelError:
-            return response_error(status, answer, text, self._origin, with_key=bool(key) or authorized)
+            return self._failed(status, answer, text, with_key=bool(key) or authorized)
 
         decoder = self._decoder(on_delta)
         try:
@@ -96,6 +99,18 @@ class OpenAIModel(Model):
             error.usage = decoder.usage
             hide(error, (key, *self._headers.values()))
             raise
+
+    def _standing_headers(self) -> dict[str, str]:
+        """Headers of each request; the host's own take their place."""
+        return {}
+
+    def _authorize(self, key: str) -> dict[str, str]:
+        """The header that carries the key."""
+        return {"Authorization": f"Bearer {key}"}
+
+    def _failed(self, status: int, answer: Mapping[str, str], text: bytes, *, with_key: bool) -> ModelError:
+        """The error that an answer with a status other than 2xx is."""
+        return response_error(status, answer, text, self._origin, with_key=with_key)
 
     async def aclose(self) -> None:
         """Close the connections, unless a request is under way; a later request makes new ones."""

@@ -112,11 +112,11 @@ class ResponsesAssembler:
         fields = as_dict(response, "the response")
         said = fields.get("status")
         status = said if isinstance(said, str) and said else status
+        self._describe(fields)
         if fields.get("error") or status == "failed":
             raise stream_error(fields)
         if status not in ("completed", "incomplete"):
             raise ModelError(f"the server ended the answer as {status[:40]!r}", kind="server", retryable=True)
-        self._describe(fields)
         if is_dict(details := fields.get("incomplete_details")):
             self._reason = str(details.get("reason") or "")[:80]
         output = fields.get("output")
