@@ -39,7 +39,8 @@ class Queued(Value):
 class Checkpoint:
     """Everything that decides how a session goes on. Its size depends on what is open, not on what has been said.
 
-    ``events``, ``messages``, ``turns``, ``grant_count`` are the counters that ids and numbers come from.
+    ``events``, ``messages``, ``turns``, ``grant_count`` are the counters that ids and numbers come from. ``parent`` is the
+    session whose tool call this one answers, empty for a session of its own; ``archived`` takes it off the list.
     """
 
     session: str
@@ -61,6 +62,8 @@ class Checkpoint:
     labels: dict[str, str] = attrs.field(factory=dict[str, str])
     metadata: dict[str, Any] = attrs.field(factory=dict[str, Any])
     title: str = ""
+    archived: bool = False
+    parent: str = ""
     epoch: int = 0
 
     def copy(self) -> Checkpoint:
