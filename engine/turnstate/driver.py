@@ -110,7 +110,7 @@ class Driver:
             messages = [
                 message for row in await self.store.messages(self.session) for message in codec.decode_messages(row)
             ]
-            transcript = Transcript(messages, checkpoint.head)
+            transcript = Transcript(messages, checkpoint.head, checkpoint.chosen)
             found = {
                 item.event: await self._event(item.event, transcript)
                 for item in (*checkpoint.steers, *checkpoint.queue)

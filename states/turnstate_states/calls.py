@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import attrs
 
 from . import texts
 from .content import ResultStatus, ToolCall, ToolResult
-from .events import ApprovalRequested, CallAnswered, CallProposed, CallSettled, CallStarted
+from .events import ApprovalRequested, CallAnswered, CallProposed, CallSettled, CallStarted, ResultRequested
 from .rules import ToolSpec
 from .stepping import Facts
-from .turn import Call, Grant, Permissions
+from .turn import Call, Grant, Nested, Permissions
 from .work import Work
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "propose_rest",
     "settle",
     "settle_open",
+    "suspend",
 ]
 
 
@@ -97,10 +99,39 @@ def ask(work: Work, call: Call, spec: ToolSpec, reason: str = "") -> None:
     if grant is not None:
         work.put_call(attrs.evolve(call, status="allowed", grant=grant.id))
         return
-    expires = None if spec.expires is None else work.now + spec.expires
-    asked = attrs.evolve(call, status="asked", reason=reason, expires_at=expires)
+    prompt = call.prompt or spec.prompt(call.arguments_json)
+    asked = attrs.evolve(call, status="asked", reason=reason, expires_at=_expiry(work, spec), prompt=prompt)
     work.put_call(asked)
     work.tell(ApprovalRequested, asked)
+
+
+def _expiry(work: Work, spec: ToolSpec) -> float | None:
+    return None if spec.expires is None else work.now + spec.expires
+
+
+def request_result(work: Work, call: Call, spec: ToolSpec) -> None:
+    """Ask somebody outside for the result of a call; from now on it may have had effects there."""
+    asked = attrs.evolve(
+        call,
+        status="asked",
+        wants="result",
+        began=call.began + 1,
+        decision=None,
+        expires_at=_expiry(work, spec),
+    )
+    work.put_call(asked)
+    work.tell(ResultRequested, asked)
+
+
+def suspend(work: Work, call: Call, nested: tuple[Nested, ...]) -> None:
+    """Have a call wait for answers to calls nested in it; each is told."""
+    times = [inner.expires_at for inner in nested if inner.expires_at is not None]
+    asked = attrs.evolve(call, status="asked", wants="nested", nested=nested, expires_at=min(times, default=None))
+    told = {inner.id for inner in call.nested if inner.decision is None}
+    work.put_call(asked)
+    for inner in nested:
+        if inner.id not in told:
+            work.tell(ApprovalRequested if inner.wants == "decision" else ResultRequested, asked.view(inner))
 
 
 def covering_grant(work: Work, call: Call) -> Grant | None:
@@ -122,10 +153,10 @@ def allow_covered(work: Work, cause_grant: Grant) -> None:
             work.tell(CallAnswered, allowed)
 
 
-def settle(work: Work, call: Call, status: ResultStatus, text: str, reason: str = "") -> None:
-    """Give a call its one result."""
-    message = work.add_message("tool", (ToolResult(call.id, text, status),))
-    settled = attrs.evolve(call, status=status, reason=reason or call.reason, result=message.id)
+def settle(work: Work, call: Call, status: ResultStatus, text: str, reason: str = "", **more: Any) -> None:
+    """Give a call its one result; ``more`` are other fields of it."""
+    message = work.add_message("tool", (ToolResult(call.id, text, status, **more),))
+    settled = attrs.evolve(call, status=status, reason=reason or call.reason, result=message.id, nested=())
     work.put_call(settled)
     if status != "ok":
         work.turn.calls_failed += 1
@@ -166,14 +197,24 @@ def startable(work: Work) -> list[Call]:
 
 
 def expire(work: Work) -> None:
-    """Deny the requests whose deadline has passed."""
+    """Close the requests whose deadline has passed."""
     for call in tuple(work.turn.calls.values()):
-        if call.status == "asked" and call.expires_at is not None and call.expires_at <= work.now:
+        if call.status != "asked" or call.expires_at is None or call.expires_at > work.now:
+            continue
+        if call.wants == "nested":  # it begins again and sees to it
+            work.put_call(attrs.evolve(call, status="allowed", expires_at=None))
+        elif call.wants == "result":
+            settle(work, call, "unknown", texts.unknown("no result came in time"), "expired")
+        else:
             settle(work, call, "denied", texts.denied("the approval request expired"), "expired")
 
 
 def start(work: Work, call: Call) -> None:
-    """Give a call the right to run."""
+    """Give a call the right to run, here or outside."""
+    spec = work.rules.tools.get(call.tool)
+    if spec is not None and spec.outside:
+        request_result(work, call, spec)
+        return
     started = attrs.evolve(call, status="started", began=call.began + 1)
     work.put_call(started)
     work.begun[call.id] = None

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
 from .content import UserPart
 from .events import NumberedEvent
-from .submissions import Receipt
-from .transcript import Message, Usage
+from .message import Message, Usage
+from .submissions import Command, Receipt
 from .turn import Call, Grant, TurnState
 from .values import Value
 
-__all__ = ["FORMAT", "Checkpoint", "Commit", "Queued"]
+__all__ = ["FORMAT", "Checkpoint", "Commit", "Pending", "Queued"]
 
 FORMAT = 1
 """The format of checkpoints that this version writes."""
@@ -35,12 +35,25 @@ class Queued(Value):
     sent: int = 0
 
 
+@attrs.frozen(eq=False, repr=False)
+class Pending(Value):
+    """A change of the thread that waits: the submission that asked for it, and the message that it is about."""
+
+    id: str
+    kind: Literal["edit", "regenerate", "switch", "delete"]
+    target: str
+    parts: tuple[UserPart, ...] = attrs.field(default=(), repr=False)
+    settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any], repr=False)
+
+
 @attrs.define
 class Checkpoint:
     """Everything that decides how a session goes on. Its size depends on what is open, not on what has been said.
 
     ``events``, ``messages``, ``turns``, ``grant_count`` are the counters that ids and numbers come from. ``parent`` is the
     session whose tool call this one answers, empty for a session of its own; ``archived`` takes it off the list.
+    ``chosen`` says which branch is shown where it is not the newest. ``pending`` is a change of the thread that waits for
+    the hooks after the turn that it ended; ``commands`` are those that were not carried out yet.
     """
 
     session: str
@@ -64,6 +77,9 @@ class Checkpoint:
     title: str = ""
     archived: bool = False
     parent: str = ""
+    chosen: dict[str, str] = attrs.field(factory=dict[str, str])
+    pending: Pending | None = None
+    commands: tuple[Command, ...] = ()
     epoch: int = 0
 
     def copy(self) -> Checkpoint:
@@ -74,6 +90,7 @@ class Checkpoint:
         other.turn = None if self.turn is None else self.turn.copy()
         other.usage = dict(self.usage)
         other.labels = dict(self.labels)
+        other.chosen = dict(self.chosen)
         other.metadata = dict(self.metadata)
         return other
 

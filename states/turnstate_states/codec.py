@@ -17,8 +17,8 @@ import attrs
 from .checkpoint import FORMAT, Checkpoint, Queued
 from .errors import CheckpointError, InvalidInput
 from .events import MessageEdited, MessageQueued, NumberedEvent
+from .message import Message
 from .submissions import Receipt, Submission
-from .transcript import Message
 from .turn import Call
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def fields_of(value: Any) -> dict[str, Any]:
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
-def _structure(what: str, data: Any, kind: Any) -> Any:
+def structure(what: str, data: Any, kind: Any) -> Any:
     """Structure at full speed; where that fails, again with the path of what was wrong."""
     try:
         return converter().structure(data, kind)
@@ -82,7 +82,7 @@ def _structure(what: str, data: Any, kind: Any) -> Any:
         raise CheckpointError(f"{what}: {where_wrong(error)}") from error
 
 
-def _parse(what: str, data: bytes) -> Any:
+def parse(what: str, data: bytes) -> Any:
     jsons = _json()
     try:
         return jsons.decode(data)
@@ -105,7 +105,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
     Raises:
         CheckpointError: a newer version wrote it (names both), or it is not a checkpoint (names the bad field).
     """
-    value = _parse("checkpoint", data)
+    value = parse("checkpoint", data)
     fields = fields_of(value)
     if type(fields.get("format")) is not int:
         raise CheckpointError("checkpoint: $.format: expected the number of its format; this is not a checkpoint")
@@ -119,7 +119,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         if migrate is None:
             raise CheckpointError(f"checkpoint: unknown format {fields['format']}")
         fields = migrate(fields)
-    checkpoint: Checkpoint = _structure("checkpoint", fields, Checkpoint)
+    checkpoint: Checkpoint = structure("checkpoint", fields, Checkpoint)
     return checkpoint
 
 
@@ -135,7 +135,7 @@ def decode_messages(data: bytes) -> list[Message]:
     Raises:
         CheckpointError: it is not one.
     """
-    messages: list[Message] = _structure("messages", _parse("messages", data), list[Message])
+    messages: list[Message] = structure("messages", parse("messages", data), list[Message])
     return messages
 
 
@@ -151,11 +151,11 @@ def decode_events(data: bytes, find: Callable[[str], Message | None]) -> list[Nu
     Raises:
         CheckpointError: it is not one, or names a message that ``find`` does not know.
     """
-    value = _parse("events", data)
+    value = parse("events", data)
     if not isinstance(value, list):
         raise CheckpointError("events: expected an array")
     rows: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
-    return [_structure("events", _joined(row, find), NumberedEvent) for row in rows]
+    return [structure("events", _joined(row, find), NumberedEvent) for row in rows]
 
 
 def _joined(row: Any, find: Callable[[str], Message | None]) -> Any:
@@ -168,7 +168,7 @@ def _joined(row: Any, find: Callable[[str], Message | None]) -> Any:
             )
         data["message"] = message
     if "call" in data:
-        call: Call = _structure("events", data["call"], Call)
+        call: Call = structure("events", data["call"], Call)
         data["call"] = with_proposed(call, find)
     return data
 
@@ -193,7 +193,7 @@ def decode_submission(data: bytes) -> Submission:
     Raises:
         CheckpointError: it is not one.
     """
-    submission: Submission = _structure("submission", _parse("submission", data), Submission)
+    submission: Submission = structure("submission", parse("submission", data), Submission)
     return submission
 
 
@@ -208,7 +208,7 @@ def decode_receipt(data: bytes) -> Receipt:
     Raises:
         CheckpointError: it is not one.
     """
-    receipt: Receipt = _structure("receipt", _parse("receipt", data), Receipt)
+    receipt: Receipt = structure("receipt", parse("receipt", data), Receipt)
     return receipt
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "Hosted",
     "Image",
     "Part",
+    "Quote",
     "Reasoning",
     "Refusal",
     "ResultStatus",
@@ -139,6 +140,25 @@ class Audio(Value):
 
 
 @attrs.frozen(eq=False, repr=False)
+class Quote(Value):
+    """Words of an earlier message that a person refers to; they must stand in it exactly. Models read it as quoted text.
+
+    ``message`` is its id.
+
+    >>> Quote("m2", "one\\ntwo").as_text().text
+    '> one\\n> two\\n\\n'
+    """
+
+    tag: ClassVar[str] = "quote"
+    message: str
+    text: str = attrs.field(validator=_encodable)
+
+    def as_text(self) -> Text:
+        """The quote as a model reads it."""
+        return Text("".join(f"> {line}\n" for line in self.text.splitlines()) + "\n")
+
+
+@attrs.frozen(eq=False, repr=False)
 class Hosted(Value):
     """Something that the provider ran by itself, or a kind of item that this version does not know.
 
@@ -170,20 +190,26 @@ class ToolCall(Value):
 
 @attrs.frozen(eq=False, repr=False)
 class ToolResult(Value):
-    """The one result of a call: ``text`` is what the model reads, and ``images`` what it sees."""
+    """The one result of a call: ``text`` is what the model reads, and ``images`` what it sees.
+
+    ``value`` is the result itself where that is not what the model reads; ``artifact`` is for user interfaces only. Both
+    are plain JSON values, and no model sees them.
+    """
 
     tag: ClassVar[str] = "result"
     call: str
     text: str = attrs.field(validator=_encodable)
     status: ResultStatus = "ok"
     images: tuple[Image, ...] = ()
+    value: Any = None
+    artifact: Any = None
 
 
-Part = Text | Refusal | Reasoning | Image | File | Audio | Hosted | ToolCall | ToolResult
-UserPart = Text | Image | File | Audio
+Part = Text | Refusal | Reasoning | Image | File | Audio | Quote | Hosted | ToolCall | ToolResult
+UserPart = Text | Image | File | Audio | Quote
 """What a person may send."""
 
-USER_PARTS = (Text, Image, File, Audio)
+USER_PARTS = (Text, Image, File, Audio, Quote)
 
 
 def as_parts(content: str | Iterable[UserPart]) -> tuple[UserPart, ...]:
@@ -202,7 +228,7 @@ def as_parts(content: str | Iterable[UserPart]) -> tuple[UserPart, ...]:
     for part in parts:
         if not isinstance(part, USER_PARTS):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(
-                f"message: expected text or Text, Image, File and Audio parts, got {type(part).__name__}"
+                f"message: expected text or Text, Image, File, Audio and Quote parts, got {type(part).__name__}"
             )
     if not any(not isinstance(part, Text) or part.text.strip() for part in parts):
         raise InvalidInput("message: it is empty; write some text or add a part")

@@ -16,11 +16,11 @@ from cattrs.cols import list_structure_factory
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 from cattrs.v import format_exception
 
-from . import content, events, submissions, transcript, turn
-from .checkpoint import Checkpoint, Queued
+from . import asking, content, events, message, submissions, turn
+from .checkpoint import Checkpoint, Pending, Queued
 from .codec import fields_of
 from .events import EventBase
-from .transcript import Message
+from .message import Message
 from .turn import Call
 
 __all__ = ["make_converter", "where_wrong"]
@@ -82,23 +82,28 @@ def _tagged(union: Any) -> dict[str, type]:
 
 CLASSES: tuple[type, ...] = (
     content.Citation,
-    transcript.Usage,
-    transcript.Timing,
+    content.Image,
+    message.Usage,
+    message.Timing,
     turn.Failure,
     turn.Decision,
     turn.Permissions,
+    asking.Option,
+    asking.Question,
+    asking.Prompt,
+    turn.Nested,
     turn.Call,
     turn.Grant,
     submissions.Receipt,
     turn.Ending,
     turn.TurnState,
+    submissions.Command,
     Queued,
-    Checkpoint,
 )
 TAGGED: tuple[tuple[Any, dict[str, type]], ...] = tuple(
     (union, _tagged(union)) for union in (content.Part, content.UserPart, submissions.Submission, events.NumberedEvent)
 )
-LATE: tuple[type, ...] = (Message,)
+LATE: tuple[type, ...] = (Message, Pending, Checkpoint)
 
 
 def _is_mapping(kind: Any) -> bool:

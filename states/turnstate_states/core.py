@@ -7,11 +7,13 @@ from collections.abc import Mapping
 import attrs
 
 from . import texts
-from .calls import advance_calls, ask, expire, facts, settle
+from .branching import apply_pending
+from .calls import advance_calls, ask, expire, facts, settle, suspend
 from .checkpoint import Checkpoint, Commit
 from .codec import digest
 from .errors import InvalidInput, Refused
 from .events import Warned
+from .message import Usage
 from .recovery import recover
 from .reports import (
     Activity,
@@ -19,14 +21,16 @@ from .reports import (
     AttemptReplied,
     CallChecked,
     CallDone,
+    CallSuspended,
     Closed,
+    CommandDone,
     PolicyDecided,
     Prepared,
     Report,
     Reviewed,
     Stopped,
 )
-from .routing import route, start_waiting
+from .routing import end_command, route, start_waiting
 from .rules import Rules
 from .steps import (
     after_reply,
@@ -42,9 +46,9 @@ from .steps import (
     seconds_reached,
     tell_to_end,
 )
-from .submissions import Receipt, Submission
-from .transcript import Transcript, Usage
-from .turn import CallStatus, Ending, TurnState
+from .submissions import Command, Receipt, Submission
+from .transcript import Transcript
+from .turn import CallStatus, Ending, Permissions, TurnState
 from .work import Work
 
 __all__ = ["SessionCore"]
@@ -52,6 +56,7 @@ __all__ = ["SessionCore"]
 
 EXPECTED: Mapping[type, tuple[CallStatus, ...]] = {
     CallDone: ("started", "checking"),
+    CallSuspended: ("started",),
     CallChecked: ("checking",),
     PolicyDecided: ("proposed",),
 }
@@ -130,6 +135,11 @@ class SessionCore:
         return Activity("execute", turn.id, turn.step) if turn.state == "executing-tools" else None
 
     @property
+    def commands(self) -> tuple[Command, ...]:
+        """The commands that middleware has to carry out, in order."""
+        return self._work.checkpoint.commands
+
+    @property
     def deadline(self) -> float | None:
         """When :meth:`tick` has something to do, if nothing comes before."""
         turn = self._work.active
@@ -200,8 +210,10 @@ class SessionCore:
         """
         self._work.at(now)
         match report:
-            case CallDone() | CallChecked() | PolicyDecided():
+            case CallDone() | CallSuspended() | CallChecked() | PolicyDecided():
                 return self._report_call(report)
+            case CommandDone():
+                return self._report_command(report)
             case Stopped():
                 counts = self.stopping and report.turn == self._work.turn.id
                 if counts:
@@ -255,18 +267,31 @@ class SessionCore:
         key = report.key
         return expected and (key.kind, key.step, key.attempt, key.hook_pass) == place
 
-    def _report_call(self, report: CallDone | CallChecked | PolicyDecided) -> bool:
+    def _report_command(self, report: CommandDone) -> bool:
+        work = self._work
+        command = next((found for found in work.checkpoint.commands if found.id == report.command), None)
+        if command is None:
+            return False
+        work.cause = command.id
+        end_command(work, command, report)
+        return True
+
+    def _report_call(self, report: CallDone | CallSuspended | CallChecked | PolicyDecided) -> bool:
         work = self._work
         turn = work.active
         call = None if turn is None or turn.id != report.key.turn else turn.calls.get(report.call)
         if turn is None or call is None or call.status not in EXPECTED[type(report)]:
             return False
-        if turn.ending is not None and isinstance(report, PolicyDecided):
+        if turn.ending is not None and isinstance(report, (PolicyDecided, CallSuspended)):
             self._count(report.usage)  # it could only begin something, but that was used
             return bool(report.usage)
         if isinstance(report, CallDone):
             self._count(report.usage)
-            settle(work, call, report.status, report.text, report.reason)
+            more = {"images": report.images, "value": report.value, "artifact": report.artifact}
+            settle(work, call, report.status, report.text, report.reason, **more)
+        elif isinstance(report, CallSuspended):
+            self._count(report.usage)
+            suspend(work, call, report.nested)
         elif isinstance(report, PolicyDecided):
             self._policy_decided(report)
         elif report.result is not None:
@@ -285,7 +310,8 @@ class SessionCore:
         self._count(report.usage)
         if report.warning:
             work.tell(Warned, report.warning)
-        call = attrs.evolve(call, permissions=report.permissions, covers=report.covers)
+        permissions = _narrowed(call.permissions, report.permissions)
+        call = attrs.evolve(call, permissions=permissions, covers=report.covers, prompt=report.prompt)
         if report.verdict == "allow":
             work.put_call(attrs.evolve(call, status="allowed"))
         elif report.verdict == "deny":
@@ -325,10 +351,7 @@ class SessionCore:
         work = self._work
         turn = self.turn
         if turn is None or turn.closed:
-            if work.checkpoint.queue and not work.checkpoint.held:
-                start_waiting(work)
-                return True
-            return False
+            return self._next_turn()
         if turn.final:
             if self.rules.turn_ended:
                 return False
@@ -341,6 +364,17 @@ class SessionCore:
         if turn.state == "streaming":
             return self._streaming(turn)
         return self._calls(turn)
+
+    def _next_turn(self) -> bool:
+        """Go on with what waited for the end of the turn."""
+        work, checkpoint = self._work, self._work.checkpoint
+        if checkpoint.pending is not None:
+            apply_pending(work)
+        elif (checkpoint.queue or checkpoint.steers) and not checkpoint.held:
+            start_waiting(work)
+        else:
+            return False
+        return True
 
     def _stop_waiting(self, turn: TurnState) -> bool:
         """With no activity there is nobody who could report Stopped."""
@@ -387,3 +421,10 @@ class SessionCore:
             work.count_time()
             turn.clock = None
         return False
+
+
+def _narrowed(before: Permissions | None, now: Permissions | None) -> Permissions | None:
+    """The permissions of a later verdict on the same call, which never give more than those of an earlier one."""
+    if before is None or now is None:
+        return now
+    return Permissions(before.network and now.network, tuple(path for path in now.write if path in before.write))

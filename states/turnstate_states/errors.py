@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from .transcript import Usage
+    from .message import Usage
 
 __all__ = [
     "CheckpointError",

@@ -12,12 +12,13 @@ from typing import Any, ClassVar, Literal
 import attrs
 
 from .content import UserPart
+from .message import Message, Usage
 from .submissions import Delivery
-from .transcript import Message, Usage
 from .turn import Call, Failure, Grant, Outcome, Stop
 from .values import Value
 
 __all__ = [
+    "Annotated",
     "ApprovalRequested",
     "CallAnswered",
     "CallDelta",
@@ -25,13 +26,17 @@ __all__ = [
     "CallProposed",
     "CallSettled",
     "CallStarted",
+    "CommandAccepted",
+    "CommandEnded",
     "Compacted",
     "Custom",
+    "Deleted",
     "Delta",
     "Event",
     "EventBase",
     "GrantAdded",
     "GrantRevoked",
+    "Imported",
     "Lagged",
     "MessageAdded",
     "MessageEdited",
@@ -39,11 +44,15 @@ __all__ = [
     "MessageRemoved",
     "MessageTaken",
     "NumberedEvent",
+    "PreliminaryResult",
     "ReasoningDelta",
     "Replied",
+    "ResultRequested",
     "Retrying",
+    "SessionChanged",
     "StepEnded",
     "StepStarted",
+    "Switched",
     "TextDelta",
     "TurnEnded",
     "TurnStarted",
@@ -186,6 +195,23 @@ class ApprovalRequested(EventBase):
 
 
 @attrs.frozen(repr=False, eq=False)
+class ResultRequested(EventBase):
+    """Somebody outside must say what this call gives: its tool has no function here."""
+
+    tag: ClassVar[str] = "result-requested"
+    call: Call
+
+
+@attrs.frozen(repr=False, eq=False)
+class PreliminaryResult(EventBase):
+    """What somebody outside says of a call so far; it is not settled."""
+
+    tag: ClassVar[str] = "preliminary-result"
+    call: Call
+    value: Any = None
+
+
+@attrs.frozen(repr=False, eq=False)
 class CallAnswered(EventBase):
     """A person said so; ``call.decision`` says who, when and why."""
 
@@ -249,6 +275,76 @@ class GrantRevoked(EventBase):
 
     tag: ClassVar[str] = "grant-revoked"
     grant: Grant
+
+
+@attrs.frozen(repr=False, eq=False)
+class Switched(EventBase):
+    """The visible path ends in another message now (None: before the first), because of ``why``."""
+
+    tag: ClassVar[str] = "switched"
+    head: str | None
+    why: Literal["edit", "regenerate", "switch"] = "switch"
+
+
+@attrs.frozen(repr=False, eq=False)
+class Deleted(EventBase):
+    """The messages ``message.changes`` are gone from the thread, whose visible path ends in ``head``."""
+
+    tag: ClassVar[str] = "deleted"
+    message: Message
+    head: str | None = None
+
+
+@attrs.frozen(repr=False, eq=False)
+class Annotated(EventBase):
+    """The metadata of ``message`` was laid over that of the messages ``message.changes``."""
+
+    tag: ClassVar[str] = "annotated"
+    message: Message
+
+
+@attrs.frozen(repr=False, eq=False)
+class Imported(EventBase):
+    """The session began with messages from elsewhere: ``source`` is the session that they were forked from, if any.
+
+    They are in the log's row of this event and can be read with the session's messages.
+    """
+
+    tag: ClassVar[str] = "imported"
+    messages: int
+    head: str | None = None
+    source: str = ""
+
+
+@attrs.frozen(repr=False, eq=False)
+class SessionChanged(EventBase):
+    """What a list shows of the session, as it is from now on."""
+
+    tag: ClassVar[str] = "session-changed"
+    title: str
+    labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    archived: bool = False
+
+
+@attrs.frozen(repr=False, eq=False)
+class CommandAccepted(EventBase):
+    """The middleware that owns this command is to carry it out; ``id`` is the submission's."""
+
+    tag: ClassVar[str] = "command-accepted"
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+
+
+@attrs.frozen(repr=False, eq=False)
+class CommandEnded(EventBase):
+    """The command was carried out and gave ``result`` (plain JSON), or failed with ``error``."""
+
+    tag: ClassVar[str] = "command-ended"
+    id: str
+    name: str
+    result: Any = None
+    error: str = ""
 
 
 @attrs.frozen(repr=False, eq=False)
@@ -323,6 +419,8 @@ NumberedEvent = (
     | Replied
     | CallProposed
     | ApprovalRequested
+    | ResultRequested
+    | PreliminaryResult
     | CallAnswered
     | CallStarted
     | CallSettled
@@ -330,6 +428,13 @@ NumberedEvent = (
     | TurnEnded
     | GrantAdded
     | GrantRevoked
+    | Switched
+    | Deleted
+    | Annotated
+    | Imported
+    | SessionChanged
+    | CommandAccepted
+    | CommandEnded
     | Custom
     | Warned
 )

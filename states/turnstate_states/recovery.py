@@ -71,11 +71,11 @@ def _recover_call(work: Work, call: Call) -> None:
         settle(work, call, "error", wrong)
     elif call.status == "proposed":
         decide(work, call)
-    elif call.status == "allowed" and call.decision is None and _tightened(work, call):
+    elif call.status == "allowed" and call.decision is None and not call.nested and _tightened(work, call):
         decide(work, attrs.evolve(call, status="proposed", grant=""))
 
 
 def _tightened(work: Work, call: Call) -> bool:
-    """Whether what is declared now asks for a person where it allowed the call before."""
+    """Whether what is declared now asks for a person, or a policy, where the call was allowed before."""
     spec = work.rules.tools[call.tool]
-    return spec.approval == "always" and covering_grant(work, call) is None
+    return spec.approval != "never" and covering_grant(work, call) is None

@@ -10,9 +10,10 @@ from typing import Any, Literal, NamedTuple
 
 import attrs
 
-from .content import Part, ResultStatus, clean_text
-from .transcript import Timing, Usage
-from .turn import Failure, Permissions, Stop
+from .asking import Prompt
+from .content import Image, Part, ResultStatus, clean_text
+from .message import Timing, Usage
+from .turn import Failure, Nested, Permissions, Stop
 from .values import Value
 
 __all__ = [
@@ -21,7 +22,9 @@ __all__ = [
     "AttemptReplied",
     "CallChecked",
     "CallDone",
+    "CallSuspended",
     "Closed",
+    "CommandDone",
     "Effects",
     "PolicyDecided",
     "Prepared",
@@ -58,7 +61,7 @@ class Summary(Value):
 class Effects(Value):
     """What hooks did: messages for good, events of their own (name, data), usage by model, warnings for people.
 
-    A ``summary`` counts before a request only.
+    A ``summary`` counts before a request only. ``title`` renames the session.
     """
 
     messages: tuple[str, ...] = ()
@@ -66,6 +69,7 @@ class Effects(Value):
     usage: Mapping[str, Usage] = attrs.field(factory=_no_usage)
     warnings: tuple[str, ...] = ()
     summary: Summary | None = None
+    title: str = ""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -129,18 +133,35 @@ class PolicyDecided(Value):
     warning: str = attrs.field(default="", converter=clean_text)
     permissions: Permissions | None = None
     covers: Literal["arguments", "tool"] = "arguments"
+    prompt: Prompt | None = None
     usage: Mapping[str, Usage] = attrs.field(factory=_no_usage)
 
 
 @attrs.frozen(eq=False, repr=False)
 class CallDone(Value):
-    """A call's task ended; ``text`` is what the model reads, ``usage`` what models of the tool's own used."""
+    """A call's task ended; ``text`` is what the model reads, ``usage`` what models of the tool's own used.
+
+    ``images``, ``value`` and ``artifact`` are those of its :class:`~turnstate.states.ToolResult`.
+    """
 
     key: Activity
     call: str
     status: ResultStatus
     text: str = attrs.field(converter=clean_text)
     reason: str = attrs.field(default="", converter=clean_text)
+    usage: Mapping[str, Usage] = attrs.field(factory=_no_usage)
+    images: tuple[Image, ...] = ()
+    value: Any = None
+    artifact: Any = None
+
+
+@attrs.frozen(eq=False, repr=False)
+class CallSuspended(Value):
+    """A call cannot go on before somebody answers the calls nested in it; it begins again when one of them is answered."""
+
+    key: Activity
+    call: str
+    nested: tuple[Nested, ...]
     usage: Mapping[str, Usage] = attrs.field(factory=_no_usage)
 
 
@@ -178,6 +199,26 @@ class Closed(Value):
     error: str = ""
 
 
+@attrs.frozen(eq=False, repr=False)
+class CommandDone(Value):
+    """The middleware that owns a command carried it out, or failed with ``error``."""
+
+    command: str
+    result: Any = None
+    effects: Effects = attrs.field(factory=Effects)
+    error: str = ""
+
+
 Report = (
-    Prepared | AttemptReplied | AttemptFailed | Reviewed | PolicyDecided | CallDone | CallChecked | Stopped | Closed
+    Prepared
+    | AttemptReplied
+    | AttemptFailed
+    | Reviewed
+    | PolicyDecided
+    | CallDone
+    | CallSuspended
+    | CallChecked
+    | Stopped
+    | Closed
+    | CommandDone
 )

@@ -4,27 +4,50 @@ from __future__ import annotations
 
 import attrs
 
-from . import texts
-from .calls import allow_covered, ask_again, canonical, covering_grant, settle
+from .answering import answer, provide
+from .branching import annotate, change_thread, check_quotes
+from .calls import ask_again
 from .checkpoint import Queued
-from .content import as_parts
+from .content import Text, as_parts, clean_text
 from .errors import InvalidInput, Refused
-from .events import CallAnswered, GrantAdded, GrantRevoked, MessageEdited, MessageQueued, MessageRemoved, TurnStopping
-from .steps import KEPT_WAITING, start_turn, tell_to_end
+from .events import (
+    CommandAccepted,
+    CommandEnded,
+    GrantRevoked,
+    MessageEdited,
+    MessageQueued,
+    MessageRemoved,
+    TurnStopping,
+    Warned,
+)
+from .reports import CommandDone
+from .steps import KEPT_WAITING, SUPERSEDED, start_turn, tell_to_end
 from .submissions import (
+    Annotate,
     Answer,
+    Command,
+    Delete,
+    Describe,
+    Edit,
     EditQueued,
     Interrupt,
+    Provide,
+    Regenerate,
     RemoveQueued,
     Resume,
     RevokeGrant,
     Send,
     Submission,
+    Switch,
 )
-from .turn import Call, Decision, Ending, Grant, TurnState
+from .turn import Ending, TurnState
 from .work import Work
 
-__all__ = ["route", "start_waiting"]
+__all__ = ["end_command", "route", "start_waiting"]
+
+LABELS = 64
+"""How many labels a session may have, and how many characters a label's name."""
+LABEL_VALUE = 1000
 
 
 def route(work: Work, submission: Submission) -> str:
@@ -41,15 +64,25 @@ def route(work: Work, submission: Submission) -> str:
         case Send():
             return _send(work, submission)
         case Answer():
-            _answer(work, submission)
+            answer(work, submission)
+        case Provide():
+            provide(work, submission)
+        case Edit() | Regenerate() | Switch() | Delete():
+            change_thread(work, submission)
+        case Annotate():
+            annotate(work, submission)
+        case Describe():
+            _describe(work, submission)
+        case Command():
+            _command(work, submission)
         case Interrupt():
             _interrupt(work, submission)
         case Resume():
             _resume(work, submission)
         case EditQueued():
-            _edit(work, submission)
+            _edit_queued(work, submission)
         case RemoveQueued():
-            _remove(work, submission)
+            _remove_queued(work, submission)
         case RevokeGrant():
             _revoke(work, submission)
     return "" if work.active is None else work.active.id
@@ -62,7 +95,7 @@ def _busy(work: Work) -> TurnState | None:
 
 
 def _send(work: Work, send: Send) -> str:
-    as_parts(send.parts)
+    check_quotes(work, as_parts(send.parts))
     checkpoint = work.checkpoint
     waiting = len(checkpoint.queue) + len(checkpoint.steers)
     if waiting >= work.rules.limits.queue:
@@ -70,114 +103,40 @@ def _send(work: Work, send: Send) -> str:
     if _busy(work) is None and not checkpoint.queue:
         start_turn(work, send.parts, send.id, send.settings)
         return work.turn.id
-    delivery = send.delivery if work.active is not None else "queue"
+    turn = work.active
+    delivery = send.delivery if turn is not None else "queue"
+    if delivery == "supersede" and _superseded(work):
+        delivery = "steer"  # of the turn that the message before it is about to start
     number = work.tell(MessageQueued, send.id, send.parts, delivery, send.settings)
     item = Queued(send.id, number, send.parts, send.settings, number)
     if delivery == "steer":
         checkpoint.steers = (*checkpoint.steers, item)
         return work.turn.id
+    if delivery == "supersede":
+        checkpoint.queue = (item, *checkpoint.queue)
+        if turn is not None and turn.ending is None:
+            tell_to_end(work, Ending("superseded", SUPERSEDED, send.id))
+        return ""
     checkpoint.queue = (*checkpoint.queue, item)
-    if work.active is None:
+    if turn is None:
         checkpoint.held = False
     return ""
 
 
+def _superseded(work: Work) -> bool:
+    """Whether a message that is to start the next turn ends this one already."""
+    turn = work.active
+    return turn is not None and turn.ending is not None and turn.ending.outcome == "superseded"
+
+
 def start_waiting(work: Work) -> None:
     """Start a turn with the oldest message that waits."""
-    item, *rest = work.checkpoint.queue
-    work.checkpoint.queue = tuple(rest)
-    start_turn(work, item.parts, item.id, item.settings)
-
-
-def _answer(work: Work, answer: Answer) -> None:
-    turn = work.active
-    if turn is None or turn.ending is not None:
-        raise Refused("stale", "no call waits for an answer: the turn is over or is ending")
-    _check_answer(answer)
-    decision = Decision(answer.verdict, work.now, answer.by, answer.reason, answer.for_session, answer.end_turn)
-    edited = _edited(work, answer)
-    fresh = [call for name in dict.fromkeys(answer.calls) if (call := _answerable(work, turn, name, decision, edited))]
-    for call in fresh:
-        work.put_call(attrs.evolve(call, decision=decision, edited=edited))
-    for call in fresh:
-        call = work.turn.calls[call.id]
-        if call.status == "asked":  # an approval for the session may have allowed it meanwhile
-            _apply_answer(work, call, answer)
-    if fresh and answer.end_turn:
-        work.tell(TurnStopping, answer.reason or "denied")
-        tell_to_end(work, Ending("denied", answer.reason or "denied", answer.id))
-
-
-def _check_answer(answer: Answer) -> None:
-    if not answer.calls:
-        raise InvalidInput("calls: name at least one call to answer")
-    if answer.end_turn and answer.verdict != "deny":
-        raise InvalidInput("end_turn: only a denial ends the turn; interrupt the turn to end it otherwise")
-    if answer.for_session and answer.verdict != "approve":
-        raise InvalidInput("for_session: only an approval can hold for the session")
-
-
-def _edited(work: Work, answer: Answer) -> str | None:
-    if answer.arguments is None:
-        return None
-    if answer.verdict != "approve" or len(set(answer.calls)) != 1:
-        raise InvalidInput("arguments: give them with an approval of exactly one call")
-    if canonical(answer.arguments) is None:
-        raise InvalidInput("arguments: expected a JSON object")
-    call = work.turn.calls.get(answer.calls[0])
-    spec = None if call is None else work.rules.tools.get(call.tool)
-    wrong = None if spec is None else spec.check(answer.arguments)
-    if wrong is not None:
-        raise InvalidInput(f"arguments: {wrong}")
-    return answer.arguments
-
-
-def _answerable(work: Work, turn: TurnState, name: str, decision: Decision, edited: str | None) -> Call | None:
-    """The call, if it waits for this answer; None if it has the same answer already."""
-    call = turn.calls.get(name)
-    if call is None:
-        raise Refused("stale", f"call {name} is not open")
-    if call.decision is not None:
-        same = attrs.evolve(call.decision, at=decision.at, by=decision.by) == decision and call.edited == edited
-        if same:
-            return None
-        raise Refused("conflict", f"call {name} was answered before, and otherwise ({call.decision.verdict})")
-    if call.status != "asked":
-        raise Refused("stale", f"call {name} does not wait for an answer ({call.status})")
-    if call.expires_at is not None and call.expires_at <= work.now:
-        raise Refused("stale", f"the request to approve call {name} has expired")
-    if decision.for_session and canonical(call.proposed if edited is None else edited) is None:
-        raise InvalidInput(f"for_session: the arguments of call {name} are not a JSON object that could be compared")
-    return call
-
-
-def _apply_answer(work: Work, call: Call, answer: Answer) -> None:
-    if answer.verdict == "deny":
-        work.tell(CallAnswered, attrs.evolve(call, status="denied"))
-        settle(work, call, "denied", texts.denied(answer.reason), answer.reason or "the user declined")
-        return
-    grant = _grant(work, call, answer.by) if answer.for_session else None
-    allowed = attrs.evolve(call, status="allowed", grant="" if grant is None else grant.id)
-    work.put_call(allowed)
-    work.tell(CallAnswered, allowed)
-    if grant is not None:
-        allow_covered(work, grant)
-
-
-def _grant(work: Work, call: Call, by: str) -> Grant:
-    known = covering_grant(work, call)
-    if known is not None:
-        return known
     checkpoint = work.checkpoint
-    checkpoint.grant_count += 1
-    arguments = None if call.covers == "tool" else canonical(call.arguments_json)
-    grant = Grant(f"g{checkpoint.grant_count}", call.tool, arguments, by, call.permissions)
-    kept = checkpoint.grants
-    for old in kept[: max(0, len(kept) + 1 - work.rules.limits.grants)]:
-        work.tell(GrantRevoked, old)
-    checkpoint.grants = (*kept, grant)[-work.rules.limits.grants :]
-    work.tell(GrantAdded, grant)
-    return grant
+    if not checkpoint.queue:
+        checkpoint.queue, checkpoint.steers = checkpoint.steers, ()
+    item, *rest = checkpoint.queue
+    checkpoint.queue = tuple(rest)
+    start_turn(work, item.parts, item.id, item.settings)
 
 
 def _interrupt(work: Work, interrupt: Interrupt) -> None:
@@ -223,17 +182,58 @@ def _replace(work: Work, old: Queued, new: Queued | None) -> None:
     work.changed = True
 
 
-def _edit(work: Work, edit: EditQueued) -> None:
-    as_parts(edit.parts)
+def _edit_queued(work: Work, edit: EditQueued) -> None:
+    check_quotes(work, as_parts(edit.parts))
     item = _waiting(work, edit.target)
     number = work.tell(MessageEdited, item.id, edit.parts, item.settings)
     _replace(work, item, attrs.evolve(item, event=number, parts=edit.parts))
 
 
-def _remove(work: Work, remove: RemoveQueued) -> None:
+def _remove_queued(work: Work, remove: RemoveQueued) -> None:
     item = _waiting(work, remove.target)
     _replace(work, item, None)
     work.tell(MessageRemoved, item.id)
+
+
+def _describe(work: Work, said: Describe) -> None:
+    if said.title is not None and not said.title.strip():
+        raise InvalidInput("title: expected some text")
+    labels = {**work.checkpoint.labels, **said.labels}
+    if sum(value is not None for value in labels.values()) > LABELS:
+        raise InvalidInput(f"labels: at most {LABELS} are kept; take some away by setting them to None")
+    for name, value in said.labels.items():
+        if not 0 < len(name) <= LABELS or len(value or "") > LABEL_VALUE:
+            raise InvalidInput(f"labels.{name}: a name has 1 to {LABELS} characters, a value up to {LABEL_VALUE}")
+        if clean_text(name + (value or "")) != name + (value or ""):
+            raise InvalidInput(f"labels.{name!r}: it holds a lone surrogate")
+    work.describe(None if said.title is None else clean_text(said.title), said.labels, said.archived)
+
+
+def _command(work: Work, command: Command) -> None:
+    commands, checkpoint = work.rules.commands, work.checkpoint
+    if command.name not in commands:
+        raise InvalidInput(f"command {command.name}: unknown; there are {', '.join(sorted(commands)) or 'none'}")
+    if not commands[command.name] and not work.turn_over:
+        raise Refused("busy", f"command {command.name} cannot be carried out while a turn runs")
+    if len(checkpoint.commands) >= work.rules.limits.queue:
+        raise Refused("full", f"{len(checkpoint.commands)} commands wait already")
+    checkpoint.commands = (*checkpoint.commands, command)
+    work.tell(CommandAccepted, command.id, command.name, command.arguments)
+
+
+def end_command(work: Work, command: Command, done: CommandDone) -> None:
+    """Note that a command was carried out; what its middleware says to the model is sent like anybody's message."""
+    checkpoint = work.checkpoint
+    checkpoint.commands = tuple(waiting for waiting in checkpoint.commands if waiting.id != command.id)
+    effects = done.effects
+    work.count_effects(effects)
+    work.apply_effects(attrs.evolve(effects, messages=()))
+    for at, text in enumerate(effects.messages):
+        try:
+            _send(work, Send(f"{command.id}!{at}", (Text(clean_text(text)),), "steer"))
+        except (Refused, InvalidInput) as error:
+            work.tell(Warned, f"command {command.name}: a message was not sent: {error}")
+    work.tell(CommandEnded, command.id, command.name, done.result, done.error)
 
 
 def _revoke(work: Work, revoke: RevokeGrant) -> None:

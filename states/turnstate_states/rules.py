@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import attrs
 
+from .asking import Prompt
 from .errors import InvalidInput
 from .values import Value
 
@@ -21,12 +22,17 @@ def _accept(_: str) -> str | None:
     return None
 
 
+def _no_prompt(_: str) -> Prompt | None:
+    return None
+
+
 @attrs.frozen(eq=False, repr=False)
 class ToolSpec(Value):
     """What the machine knows about a tool.
 
     ``check`` takes a call's arguments (JSON text) and returns what is wrong with them, for the model, or None.
-    ``approval`` is ``policy`` where something outside of the machine must decide.
+    ``approval`` is ``policy`` where something outside of the machine must decide. ``outside``: there is no function to run,
+    somebody else says what a call gives. ``prompt`` takes the arguments as well and says how a person is asked.
     """
 
     name: str
@@ -35,6 +41,8 @@ class ToolSpec(Value):
     on_crash: OnCrash = "report"
     ends_on_input: bool = False
     expires: float | None = None
+    outside: bool = False
+    prompt: Callable[[str], Prompt | None] = attrs.field(default=_no_prompt, eq=False, repr=False)
     check: Callable[[str], str | None] = attrs.field(default=_accept, eq=False, repr=False)
 
 
@@ -83,10 +91,15 @@ def _no_tools() -> Mapping[str, ToolSpec]:
     return {}
 
 
+def _no_commands() -> Mapping[str, bool]:
+    return {}
+
+
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Rules(Value):
     """Everything that is declared: tools by name, limits, and which hooks there are.
 
+    ``commands`` are those that middleware carries out, by name; whether one may run while a turn does.
     ``makes_room``: a hook before requests can summarise a conversation that was too long for the model.
     ``delay`` and ``longest_delay`` shape the back-off between attempts, in seconds: the first delay, doubled each time, at
     most the longest. A server that asks for more than ``longest_wait`` seconds fails the turn instead.
@@ -94,6 +107,7 @@ class Rules(Value):
 
     tools: Mapping[str, ToolSpec] = attrs.field(factory=_no_tools)
     limits: Limits = attrs.field(factory=Limits)
+    commands: Mapping[str, bool] = attrs.field(factory=_no_commands)
     before_model: bool = False
     after_model: bool = False
     turn_ended: bool = False

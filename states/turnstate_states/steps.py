@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,15 +12,16 @@ from . import texts
 from .calls import decide, propose, propose_rest, settle, settle_open
 from .content import Part, Reasoning, Text, ToolCall
 from .events import Replied, Retrying, StepEnded, StepStarted, TurnEnded, TurnStarted, Warned
+from .message import Message, Usage
 from .reports import AttemptFailed, AttemptReplied, Prepared, Reviewed, Stopped
 from .retrying import next_try, why_given_up
 from .rules import Limits
 from .stepping import Facts
-from .transcript import Message, Usage
 from .turn import Ending, Failure, Outcome, TurnState
-from .work import Work
+from .work import Work, short_title
 
 __all__ = [
+    "SUPERSEDED",
     "after_reply",
     "close",
     "end",
@@ -43,6 +45,7 @@ CUT_SHORT = {
     "refusal": "the model refused",
 }
 GO_ON = "Go on."
+SUPERSEDED = "superseded by a new message"
 ENGINE: Mapping[str, Any] = {"from": "engine"}
 KEPT_WAITING: frozenset[Outcome] = frozenset({"interrupted", "failed", "limit", "denied"})
 """Ends after which waiting messages stay until someone says go on."""
@@ -65,7 +68,7 @@ def start_turn(
         message = work.add_message("user", parts)
         turn.message = message.id
         if not checkpoint.title:
-            checkpoint.title = " ".join(message.text.split())[:200]
+            checkpoint.title = short_title(message.text)
     work.tell(TurnStarted, message, continues, turn.settings)
     work.step("start")
     enter_step(work)
@@ -303,11 +306,24 @@ def _ended(work: Work, outcome: Outcome, reason: str, error: Failure | None) -> 
     turn.clock = turn.overflow = None
     told, turn.ending = turn.ending, None
     turn.not_before = 0.0
-    checkpoint.queue = (*checkpoint.steers, *checkpoint.queue)
-    checkpoint.steers = ()
+    _keep_waiting(work, outcome, told)
     # Whoever wrote after the turn was told to end knew that, and wants the next one to start.
     written_after = told is not None and any(item.sent > told.event for item in checkpoint.queue)
     checkpoint.held = outcome in KEPT_WAITING and not written_after
+
+
+def _keep_waiting(work: Work, outcome: Outcome, told: Ending | None) -> None:
+    """Move steers that no request took to the front of the queue.
+
+    A superseding message stands before them; what was to steer after it was sent is meant for its turn, and joins that.
+    """
+    checkpoint = work.checkpoint
+    since = told.event if told is not None and outcome == "superseded" else math.inf
+    first = tuple(item for item in checkpoint.queue if item.sent >= since)
+    rest = tuple(item for item in checkpoint.queue if item.sent < since)
+    older = tuple(item for item in checkpoint.steers if item.sent < since)
+    checkpoint.queue = (*first, *older, *rest)
+    checkpoint.steers = tuple(item for item in checkpoint.steers if item.sent >= since)
 
 
 def close(work: Work) -> None:

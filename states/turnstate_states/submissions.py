@@ -14,26 +14,38 @@ from .content import UserPart
 from .values import Value
 
 __all__ = [
+    "Annotate",
     "Answer",
+    "Command",
+    "Delete",
     "Delivery",
+    "Describe",
+    "Edit",
     "EditQueued",
     "Interrupt",
+    "Provide",
     "Receipt",
+    "Regenerate",
     "RemoveQueued",
     "Resume",
     "RevokeGrant",
     "Send",
     "Submission",
+    "Switch",
     "Verdict",
 ]
 
-Delivery = Literal["queue", "steer"]
-Verdict = Literal["approve", "deny"]
+Delivery = Literal["queue", "steer", "supersede"]
+Verdict = Literal["approve", "deny", "dismiss", ""]
 
 
 @attrs.frozen(eq=False, repr=False)
 class Send(Value):
-    """A person's message. ``queue``: it starts a turn, now or after this one. ``steer``: it joins the running turn."""
+    """A person's message.
+
+    ``queue``: it starts a turn, now or after this one. ``steer``: it joins the running turn. ``supersede``: it ends the
+    running turn and starts the next one.
+    """
 
     tag: ClassVar[str] = "send"
     id: str
@@ -48,6 +60,10 @@ class Answer(Value):
 
     ``arguments`` (JSON text) replaces those of the one call that is named. ``for_session`` also grants the same tool with
     equal arguments from now on. ``end_turn`` (with ``deny``) ends the turn.
+
+    Where the request has a prompt, ``option`` chooses one of its options, ``text`` is what was written and ``answers`` has
+    for each question ``{"options": [...], "text": "..."}``; ``verdict`` may then be empty if it follows from them, and
+    ``dismiss`` closes a prompt that allows it.
     """
 
     tag: ClassVar[str] = "answer"
@@ -59,6 +75,9 @@ class Answer(Value):
     reason: str = ""
     end_turn: bool = False
     by: str = ""
+    option: str = ""
+    text: str = ""
+    answers: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -107,7 +126,112 @@ class RevokeGrant(Value):
     grant: str
 
 
-Submission = Send | Answer | Interrupt | Resume | EditQueued | RemoveQueued | RevokeGrant
+@attrs.frozen(eq=False, repr=False)
+class Edit(Value):
+    """Say a person's earlier message otherwise: a branch beside it, with a turn of its own."""
+
+    tag: ClassVar[str] = "edit"
+    id: str
+    message: str
+    parts: tuple[UserPart, ...]
+    settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+
+
+@attrs.frozen(eq=False, repr=False)
+class Regenerate(Value):
+    """Answer again: another reply to a person's message, or beside one of the model's. The old one stays as a branch."""
+
+    tag: ClassVar[str] = "regenerate"
+    id: str
+    message: str
+    settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+
+
+@attrs.frozen(eq=False, repr=False)
+class Switch(Value):
+    """Show the path through this message, and what was shown below it last."""
+
+    tag: ClassVar[str] = "switch"
+    id: str
+    message: str
+
+
+@attrs.frozen(eq=False, repr=False)
+class Delete(Value):
+    """Take a message out of the thread, with the results of its calls; what followed it follows the one before it."""
+
+    tag: ClassVar[str] = "delete"
+    id: str
+    message: str
+
+
+@attrs.frozen(eq=False, repr=False)
+class Annotate(Value):
+    """Lay metadata over a message's; None takes a key away. No model sees it."""
+
+    tag: ClassVar[str] = "annotate"
+    id: str
+    message: str
+    metadata: Mapping[str, Any]
+
+
+@attrs.frozen(eq=False, repr=False)
+class Describe(Value):
+    """Change what a list shows of the session: its title, labels (None takes one away), whether it is archived."""
+
+    tag: ClassVar[str] = "describe"
+    id: str
+    title: str | None = None
+    labels: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"])
+    archived: bool | None = None
+
+
+@attrs.frozen(eq=False, repr=False)
+class Provide(Value):
+    """The result of a call from outside: of a tool that has no function here, or in place of running it.
+
+    ``result`` is plain JSON; the model reads ``text``, or the result if that is None. ``error`` says that it failed.
+    ``artifact`` is for user interfaces. A ``preliminary`` result is told and settles nothing.
+    """
+
+    tag: ClassVar[str] = "provide"
+    id: str
+    call: str
+    result: Any = None
+    text: str | None = None
+    error: bool = False
+    artifact: Any = None
+    preliminary: bool = False
+    by: str = ""
+
+
+@attrs.frozen(eq=False, repr=False)
+class Command(Value):
+    """Have the middleware that owns this command carry it out. ``arguments`` is plain JSON."""
+
+    tag: ClassVar[str] = "command"
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+
+
+Submission = (
+    Send
+    | Answer
+    | Provide
+    | Interrupt
+    | Resume
+    | Edit
+    | Regenerate
+    | Switch
+    | Delete
+    | Annotate
+    | EditQueued
+    | RemoveQueued
+    | RevokeGrant
+    | Describe
+    | Command
+)
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 import attrs
 
+from .asking import Prompt
 from .content import ResultStatus, clean_text
-from .transcript import Usage
+from .message import Usage
 from .values import Value
 
 __all__ = [
@@ -21,11 +22,13 @@ __all__ = [
     "Ending",
     "Failure",
     "Grant",
+    "Nested",
     "Outcome",
     "Permissions",
     "StateName",
     "Stop",
     "TurnState",
+    "Wants",
 ]
 
 StateName = Literal["idle", "before-model", "streaming", "awaiting-approval", "executing-tools", "aborted", "complete"]
@@ -36,6 +39,7 @@ Stop = Literal["", "stop", "length", "content-filter", "refusal", "tool-calls", 
 CallStatus = Literal[
     "proposed", "asked", "allowed", "started", "checking", "ok", "error", "denied", "not-run", "unknown"
 ]
+Wants = Literal["decision", "result", "nested"]
 SETTLED: frozenset[str] = frozenset({"ok", "error", "denied", "not-run", "unknown"})
 
 
@@ -57,14 +61,21 @@ class Failure(Value):
 
 @attrs.frozen(eq=False, repr=False)
 class Decision(Value):
-    """A person's decision on a call: what, who (as the client said), when (seconds since the epoch), why."""
+    """A person's decision on a call: what, who (as the client said), when (seconds since the epoch), why.
 
-    verdict: Literal["approve", "deny"]
+    ``option``, ``text`` and ``answers`` are what was said to a :class:`~turnstate.Prompt`; ``provide`` is a result from
+    outside.
+    """
+
+    verdict: Literal["approve", "deny", "provide"]
     at: float
     by: str = ""
     reason: str = ""
     for_session: bool = False
     end_turn: bool = False
+    option: str = ""
+    text: str = ""
+    answers: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -84,11 +95,32 @@ class Permissions(Value):
 
 
 @attrs.frozen(eq=False, repr=False)
+class Nested(Value):
+    """A call of a session below this one that waits for a person: its id there, what is wanted, and what was answered.
+
+    ``arguments`` is JSON text; ``provided`` is a result from outside, as the fields of a
+    :class:`~turnstate.states.Provide`.
+    """
+
+    id: str
+    tool: str
+    arguments: str = attrs.field(default="{}", repr=False)
+    wants: Wants = "decision"
+    reason: str = ""
+    prompt: Prompt | None = None
+    expires_at: float | None = None
+    decision: Decision | None = None
+    edited: str | None = None
+    provided: Mapping[str, Any] | None = None
+
+
+@attrs.frozen(eq=False, repr=False)
 class Call(Value):
     """A tool call of the running turn, and the request for its approval.
 
     ``status`` is ``proposed``, ``asked`` (a person must answer), ``allowed``, ``started``, ``checking`` (after a crash), or
-    settled: ``ok``, ``error``, ``denied``, ``not-run``, ``unknown``. ``began`` counts how often a process got the right to
+    settled: ``ok``, ``error``, ``denied``, ``not-run``, ``unknown``. What an asked one ``wants`` is a ``decision``, a
+    ``result`` from outside, or answers to the calls ``nested`` in it. ``began`` counts how often a process got the right to
     run it. ``result`` names the message that holds its result. ``permissions`` are those of its verdict; ``covers`` is
     what an approval for the session would cover: equal arguments, or any of this tool.
     """
@@ -105,6 +137,9 @@ class Call(Value):
     result: str = ""
     permissions: Permissions | None = None
     covers: Literal["arguments", "tool"] = "arguments"
+    wants: Wants = "decision"
+    prompt: Prompt | None = None
+    nested: tuple[Nested, ...] = ()
     proposed: str = attrs.field(default="", repr=False)
 
     @property
@@ -116,6 +151,29 @@ class Call(Value):
     def arguments_json(self) -> str:
         """The arguments in force, as text: a person's where they were edited, otherwise the model's, byte for byte."""
         return self.proposed if self.edited is None else self.edited
+
+    @property
+    def waiting(self) -> tuple[Call, ...]:
+        """The calls that wait for a person in it: itself, those nested in it (with ids below its own), or none."""
+        if self.status != "asked":
+            return ()
+        if self.wants != "nested":
+            return (self,)
+        return tuple(self.view(nested) for nested in self.nested if nested.decision is None)
+
+    def view(self, nested: Nested) -> Call:
+        """A call nested in this one as a call of this session."""
+        return Call(
+            f"{self.id}/{nested.id}",
+            nested.tool,
+            "asked" if nested.decision is None else "allowed",
+            nested.reason,
+            decision=nested.decision,
+            edited=nested.arguments if nested.edited is None else nested.edited,
+            expires_at=nested.expires_at,
+            wants=nested.wants,
+            prompt=nested.prompt,
+        )
 
     @property
     def arguments(self) -> Mapping[str, Any]:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from .checkpoint import Checkpoint, Commit, Queued
 from .content import Part, Text
-from .events import Compacted, Custom, EventBase, MessageAdded, MessageTaken, NumberedEvent, Warned
+from .events import (
+    Compacted,
+    Custom,
+    EventBase,
+    MessageAdded,
+    MessageTaken,
+    NumberedEvent,
+    SessionChanged,
+    Switched,
+    Warned,
+)
+from .message import Message, MessageStatus, Role, Timing, Usage
 from .reports import Effects, Summary
 from .rules import Rules
 from .stepping import EventName, Facts, next_state
 from .submissions import Receipt
-from .transcript import Message, MessageStatus, Role, Timing, Transcript, Usage
+from .transcript import Transcript
 from .turn import Call, CallStatus, TurnState
 
 __all__ = ["Work"]
@@ -53,6 +64,12 @@ class Work:
         """The turn that has not ended, if there is one."""
         turn = self.checkpoint.turn
         return None if turn is None or turn.final else turn
+
+    @property
+    def turn_over(self) -> bool:
+        """Whether no turn runs, and the hooks after the last one are done."""
+        turn = self.checkpoint.turn
+        return turn is None or turn.closed
 
     def at(self, now: float, cause: str = "") -> None:
         """Take the time and the cause of what follows. Time never runs backwards."""
@@ -117,8 +134,42 @@ class Work:
         )
         self.transcript.append(message)
         checkpoint.head = message.id
+        if checkpoint.chosen:
+            self._follow_transcript()
         self.messages.append(message)
         return message
+
+    def record_change(
+        self, changes: tuple[str, ...], status: MessageStatus, metadata: Mapping[str, Any] | None = None
+    ) -> Message:
+        """Append the record of a change to earlier messages, and apply it."""
+        checkpoint = self.checkpoint
+        checkpoint.messages += 1
+        name = f"m{checkpoint.messages}"
+        record = Message(
+            name, None, "", "system", (), self.now, status=status, metadata=metadata or {}, changes=changes
+        )
+        self.transcript.append(record)
+        self._follow_transcript()
+        self.messages.append(record)
+        return record
+
+    def move(self, head: str | None, why: Literal["edit", "regenerate"]) -> None:
+        """Have what is written next follow this message."""
+        if head != self.transcript.head:
+            self.transcript.move(head)
+            self._follow_transcript()
+            self.tell(Switched, head, why)
+
+    def switch(self, message: str) -> None:
+        """Show another path."""
+        self.transcript.switch(message)
+        self._follow_transcript()
+        self.tell(Switched, self.transcript.head, "switch")
+
+    def _follow_transcript(self) -> None:
+        self.checkpoint.head = self.transcript.head
+        self.checkpoint.chosen = dict(self.transcript.chosen)
 
     def put_call(self, call: Call) -> None:
         """Store a call's new state."""
@@ -126,10 +177,11 @@ class Work:
         self.changed = True
 
     def count_usage(self, model: str, usage: Usage) -> None:
-        """Count usage under the model's name, for the turn and the session."""
+        """Count usage under the model's name, for the session and the turn, if there is one."""
         if usage == Usage():
             return
-        self.turn.usage += usage
+        if not self.turn_over:
+            self.turn.usage += usage
         totals = self.checkpoint.usage
         totals[model] = totals.get(model, Usage()) + usage
         self.changed = True
@@ -147,6 +199,23 @@ class Work:
             self.tell(Custom, name, data)
         for text in effects.warnings:
             self.tell(Warned, text)
+        if effects.title:
+            self.describe(effects.title)
+
+    def describe(
+        self, title: str | None = None, labels: Mapping[str, str | None] | None = None, archived: bool | None = None
+    ) -> None:
+        """Change what lists show of the session."""
+        checkpoint = self.checkpoint
+        before = (checkpoint.title, checkpoint.labels, checkpoint.archived)
+        if title is not None:
+            checkpoint.title = short_title(title)
+        laid = {**checkpoint.labels, **(labels or {})}
+        checkpoint.labels = {name: value for name, value in laid.items() if value is not None}
+        if archived is not None:
+            checkpoint.archived = archived
+        if (checkpoint.title, checkpoint.labels, checkpoint.archived) != before:
+            self.tell(SessionChanged, checkpoint.title, checkpoint.labels, checkpoint.archived)
 
     def add_feedback(self, text: str) -> None:
         """Add a middleware's words for the model, for good."""
@@ -192,6 +261,11 @@ class Work:
         )
         self._clear()
         return commit
+
+
+def short_title(text: str) -> str:
+    """A title on one line, of at most 200 characters."""
+    return " ".join(text.split())[:200]
 
 
 def _still(status: CallStatus, marked: Iterable[str], calls: Mapping[str, Call]) -> list[Call]:

@@ -288,7 +288,7 @@ class World(Hosted):
         answer = Answer(
             name,
             (call.id,),
-            old.verdict,
+            "deny" if old.verdict == "deny" else "approve",
             arguments=call.edited,
             for_session=old.for_session,
             reason=old.reason if how == "same" else "for another reason",

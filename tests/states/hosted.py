@@ -115,7 +115,7 @@ class Hosted:
     def restored(self) -> SessionCore:
         """A core made from nothing but what is stored."""
         checkpoint = with_bodies(decode_checkpoint(self.stored), self.messages.get, self._event)
-        transcript = Transcript(self.messages.values(), checkpoint.head)
+        transcript = Transcript(self.messages.values(), checkpoint.head, checkpoint.chosen)
         return SessionCore(checkpoint, transcript, self.rules)
 
     def _event(self, number: int) -> NumberedEvent | None:

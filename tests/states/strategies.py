@@ -10,6 +10,7 @@ from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hin
 import attrs
 from hypothesis import strategies as st
 
+from turnstate_states.asking import Option, Question
 from turnstate_states.checkpoint import FORMAT
 
 Strategy = st.SearchStrategy[Any]
@@ -36,8 +37,17 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
     "Call": {"proposed": ""},
     "Queued": {"parts": (), "settings": {}},
     "Checkpoint": {"format": FORMAT},
+    "Option": {"kind": st.sampled_from(("allow-once", "allow-always", "reject-once", "reject-always", "_own"))},
+    "Prompt": {
+        "options": st.deferred(lambda: _unique(Option)),
+        "questions": st.deferred(lambda: _unique(Question)),
+    },
 }
-"""Fields that are not written with their class, and the format, which is what it is."""
+"""Fields that are not written with their class, and those that do not take any value of their type."""
+
+
+def _unique(cls: type[attrs.AttrsInstance]) -> Strategy:
+    return st.lists(instances(cls), max_size=2, unique_by=lambda value: value.id).map(tuple)
 
 
 def of(kind: Any) -> Strategy:
@@ -51,7 +61,7 @@ def of(kind: Any) -> Strategy:
         return st.one_of([of(arg) for arg in args])
     if origin is tuple:
         return st.lists(of(args[0]), max_size=2).map(tuple)
-    if origin is dict:
+    if origin in (dict, Mapping):
         return st.dictionaries(of(args[0]), of(args[1]), max_size=2)
     return instances(kind)
 
@@ -63,8 +73,8 @@ def instances(cls: type[attrs.AttrsInstance]) -> Strategy:
     fixed = ELSEWHERE.get(cls.__name__, {})
     fields: dict[str, Strategy] = {}
     for field in attrs.fields(cls):
-        value = st.just(fixed[field.name]) if field.name in fixed else st.deferred(_later(hints[field.name]))
-        fields[field.name] = value
+        value = fixed.get(field.name, st.deferred(_later(hints[field.name])))
+        fields[field.name] = value if isinstance(value, st.SearchStrategy) else st.just(value)
     make = cast(Callable[..., Any], cls)
     return st.builds(make, **fields)
 

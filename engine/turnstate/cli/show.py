@@ -10,7 +10,7 @@ import trio
 from turnstate_states.errors import TurnstateError
 
 from ..engine import check_id
-from ..states import Checkpoint, Hosted, Message, Reasoning, Refusal, Text, ToolCall, ToolResult, Usage
+from ..states import Checkpoint, Hosted, Message, Quote, Reasoning, Refusal, Text, ToolCall, ToolResult, Usage
 from ..stores.sqlite import SQLiteStore
 from .history import History, read_history
 from .listing import counted
@@ -67,7 +67,8 @@ def _print_message(terminal: Terminal, message: Message, history: History) -> No
         elif isinstance(part, Reasoning):
             terminal.labelled(label, f"(thought: {short(part.text, 200)})", "dim")
         else:
-            about = part.text or part.kind if isinstance(part, Hosted) else part.url
+            about = part.text if isinstance(part, (Hosted, Quote)) else part.url
+            about = about or (part.kind if isinstance(part, Hosted) else "")
             terminal.labelled(label, f"[{part.tag}: {short(about, 200)}]")
         label = ""
 

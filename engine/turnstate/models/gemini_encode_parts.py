@@ -17,6 +17,7 @@ from turnstate_states.content import (
     Hosted,
     Image,
     Part,
+    Quote,
     Reasoning,
     Refusal,
     Text,
@@ -41,7 +42,7 @@ _json = msgspec.json.Encoder()
 
 def own_fields(part: Part) -> Mapping[str, Any] | None:
     """What this protocol left in a part; None if the part comes from elsewhere."""
-    if isinstance(part, ToolResult):
+    if isinstance(part, (ToolResult, Quote)):
         return None
     kept = part.provider.get(PROTOCOL)
     return cast("Mapping[str, Any]", kept) if isinstance(kept, Mapping) else None

@@ -1,0 +1,244 @@
+"""What people outside say to calls: whether they may run, and what they gave."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+
+from . import texts
+from .asking import meaning
+from .calls import allow_covered, canonical, covering_grant, settle
+from .content import ToolResult, clean_text
+from .errors import InvalidInput, Refused
+from .events import CallAnswered, GrantAdded, GrantRevoked, PreliminaryResult, TurnStopping
+from .steps import tell_to_end
+from .submissions import Answer, Provide
+from .turn import Call, Decision, Ending, Grant, Nested, TurnState
+from .work import Work
+
+__all__ = ["answer", "provide"]
+
+
+def answer(work: Work, said: Answer) -> None:
+    """Apply a person's answer to calls; all that is named is checked before anything is changed.
+
+    Raises:
+        Refused: a call does not wait for it (any more).
+        InvalidInput: it makes no sense.
+    """
+    turn = _turn(work)
+    if not said.calls:
+        raise InvalidInput("calls: name at least one call to answer")
+    if said.end_turn and said.verdict != "deny":
+        raise InvalidInput("end_turn: only a denial ends the turn; interrupt the turn to end it otherwise")
+    names = tuple(dict.fromkeys(said.calls))
+    edited = _edited(work, turn, said)
+    fresh = [found for name in names if (found := _answerable(work, turn, name, said, edited)) is not None]
+    for call, decision in fresh:
+        _note(work, call, decision, edited)
+    for call, decision in fresh:
+        _apply(work, call.id, decision)
+    if fresh and said.end_turn:
+        work.tell(TurnStopping, said.reason or "denied")
+        tell_to_end(work, Ending("denied", said.reason or "denied", said.id))
+
+
+def _turn(work: Work) -> TurnState:
+    turn = work.active
+    if turn is None or turn.ending is not None:
+        raise Refused("stale", "no call waits for an answer: the turn is over or is ending")
+    return turn
+
+
+def _find(turn: TurnState, name: str) -> Call:
+    """A call of the turn, or one nested in a call as a call of this session."""
+    outer, _, inner = name.partition("/")
+    call = turn.calls.get(outer)
+    if call is not None and not inner:
+        return call
+    nested = None if call is None else _nested(call, inner)
+    if call is None or nested is None:
+        raise Refused("stale", f"call {name} is not open")
+    return call.view(nested)
+
+
+def _nested(call: Call, name: str) -> Nested | None:
+    return next((nested for nested in call.nested if nested.id == name), None)
+
+
+def _edited(work: Work, turn: TurnState, said: Answer) -> str | None:
+    if said.arguments is None:
+        return None
+    if said.verdict not in ("approve", "") or len(set(said.calls)) != 1:
+        raise InvalidInput("arguments: give them with an approval of exactly one call")
+    if canonical(said.arguments) is None:
+        raise InvalidInput("arguments: expected a JSON object")
+    call = turn.calls.get(said.calls[0])
+    spec = None if call is None else work.rules.tools.get(call.tool)
+    wrong = None if spec is None else spec.check(said.arguments)
+    if wrong is not None:
+        raise InvalidInput(f"arguments: {wrong}")
+    return said.arguments
+
+
+def _decision(work: Work, call: Call, said: Answer) -> Decision:
+    verdict, for_session, reason = meaning(call.prompt, said)
+    if for_session and verdict != "approve":
+        raise InvalidInput("for_session: only an approval can hold for the session")
+    return Decision(
+        verdict,
+        work.now,
+        said.by,
+        said.reason or reason,
+        for_session,
+        said.end_turn,
+        said.option,
+        said.text,
+        said.answers,
+    )
+
+
+def _answerable(
+    work: Work, turn: TurnState, name: str, said: Answer, edited: str | None
+) -> tuple[Call, Decision] | None:
+    """The call with the decision, if it waits for this answer; None if it has the same answer already."""
+    call = _find(turn, name)
+    decision = _decision(work, call, said)
+    if call.decision is not None:
+        same = attrs.evolve(call.decision, at=decision.at, by=decision.by) == decision
+        if same and (edited is None or "/" in name or call.edited == edited):
+            return None
+        raise Refused("conflict", f"call {name} was answered before, and otherwise ({call.decision.verdict})")
+    _check_waits(work, call)
+    if call.wants == "result" and decision.verdict == "approve":
+        raise InvalidInput(f"verdict: call {name} waits for a result; provide one, or deny it")
+    if call.wants == "nested":
+        raise InvalidInput(f"calls: answer the calls nested in {name}: {', '.join(c.id for c in call.waiting)}")
+    if decision.for_session and canonical(call.arguments_json if edited is None else edited) is None:
+        raise InvalidInput(f"for_session: the arguments of call {name} are not a JSON object that could be compared")
+    return call, decision
+
+
+def _check_waits(work: Work, call: Call) -> None:
+    if call.status != "asked":
+        raise Refused("stale", f"call {call.id} does not wait for an answer ({call.status})")
+    if call.expires_at is not None and call.expires_at <= work.now:
+        raise Refused("stale", f"the request about call {call.id} has expired")
+
+
+def _note(work: Work, call: Call, decision: Decision, edited: str | None, provided: Any = None) -> None:
+    """Keep the decision with its call."""
+    outer, _, inner = call.id.partition("/")
+    if not inner:
+        work.put_call(attrs.evolve(work.turn.calls[outer], decision=decision, edited=edited))
+        return
+    holder = work.turn.calls[outer]
+    answered = tuple(
+        attrs.evolve(nested, decision=decision, edited=edited, provided=provided) if nested.id == inner else nested
+        for nested in holder.nested
+    )
+    work.put_call(attrs.evolve(holder, nested=answered))
+
+
+def _apply(work: Work, name: str, decision: Decision) -> None:
+    outer, _, inner = name.partition("/")
+    call = work.turn.calls[outer]
+    if inner:
+        _let_go_on(work, call, inner)
+    elif call.status != "asked":
+        return  # an approval for the session has allowed it meanwhile
+    elif decision.verdict == "deny":
+        work.tell(CallAnswered, attrs.evolve(call, status="denied"))
+        settle(work, call, "denied", texts.denied(decision.reason), decision.reason or "the user declined")
+    else:
+        _allow(work, call, decision)
+
+
+def _let_go_on(work: Work, holder: Call, inner: str) -> None:
+    """A call nested in another one was answered: that one begins again, and takes the answer down."""
+    nested = _nested(holder, inner)
+    assert nested is not None
+    work.tell(CallAnswered, holder.view(nested))
+    if holder.status == "asked":
+        work.put_call(attrs.evolve(holder, status="allowed", expires_at=None))
+
+
+def _allow(work: Work, call: Call, decision: Decision) -> None:
+    grant = _grant(work, call, decision.by) if decision.for_session else None
+    allowed = attrs.evolve(call, status="allowed", grant="" if grant is None else grant.id)
+    work.put_call(allowed)
+    work.tell(CallAnswered, allowed)
+    if grant is not None:
+        allow_covered(work, grant)
+
+
+def _grant(work: Work, call: Call, by: str) -> Grant:
+    known = covering_grant(work, call)
+    if known is not None:
+        return known
+    checkpoint = work.checkpoint
+    checkpoint.grant_count += 1
+    arguments = None if call.covers == "tool" else canonical(call.arguments_json)
+    grant = Grant(f"g{checkpoint.grant_count}", call.tool, arguments, by, call.permissions)
+    kept = checkpoint.grants
+    for old in kept[: max(0, len(kept) + 1 - work.rules.limits.grants)]:
+        work.tell(GrantRevoked, old)
+    checkpoint.grants = (*kept, grant)[-work.rules.limits.grants :]
+    work.tell(GrantAdded, grant)
+    return grant
+
+
+def provide(work: Work, said: Provide) -> None:
+    """Apply a result from outside. Any value is a result, also false, 0, an empty text and null.
+
+    Raises:
+        Refused: the call does not wait for it (any more).
+        InvalidInput: it makes no sense.
+    """
+    turn = _turn(work)
+    call = _find(turn, said.call)
+    if call.decision is not None:
+        if _provided(work, call, said):
+            return
+        raise Refused("conflict", f"call {said.call} was answered before, and otherwise ({call.decision.verdict})")
+    _check_waits(work, call)
+    if call.wants == "nested":
+        raise InvalidInput(f"call: provide results to the calls nested in {said.call}")
+    if said.preliminary:
+        work.tell(PreliminaryResult, call, said.result)
+        return
+    decision = Decision("provide", work.now, said.by)
+    outer, _, inner = call.id.partition("/")
+    if inner:
+        _note(work, call, decision, None, _fields(said))
+        _let_go_on(work, work.turn.calls[outer], inner)
+        return
+    _note(work, call, decision, None)
+    result = result_of(said)
+    settle(work, work.turn.calls[outer], result.status, result.text, value=result.value, artifact=result.artifact)
+
+
+def _fields(said: Provide) -> dict[str, Any]:
+    return {"result": said.result, "text": said.text, "error": said.error, "artifact": said.artifact}
+
+
+def result_of(said: Provide) -> ToolResult:
+    """What a result from outside is in the history."""
+    text = said.text
+    if text is None:
+        text = said.result if isinstance(said.result, str) else json.dumps(said.result, ensure_ascii=False)
+    value = said.result if said.text is not None else None
+    return ToolResult(said.call, clean_text(text), "error" if said.error else "ok", (), value, said.artifact)
+
+
+def _provided(work: Work, call: Call, said: Provide) -> bool:
+    """Whether this very result was provided before."""
+    outer, _, inner = call.id.partition("/")
+    if call.decision is None or call.decision.verdict != "provide" or said.preliminary:
+        return False
+    if inner:
+        nested = _nested(work.turn.calls[outer], inner)
+        return nested is not None and nested.provided == _fields(said)
+    return call.result != "" and work.transcript[call.result].results == (result_of(said),)
