@@ -86,8 +86,9 @@ from .results import Result, SessionInfo
 from .session import Session, SessionHandle
 from .stores.base import Store
 from .stores.memory import MemoryStore
-from .tools import Tool, ToolContext, tool
+from .tools import Output, Tool, ToolContext, tool
 from .turns import Turn
+from .views import MessageView, ThreadView
 
 if TYPE_CHECKING:
     from .stores.sqlite import SQLiteStore
@@ -136,11 +137,13 @@ __all__ = [
     "MessageQueued",
     "MessageRemoved",
     "MessageTaken",
+    "MessageView",
     "Middleware",
     "Model",
     "ModelError",
     "ModelRequest",
     "Option",
+    "Output",
     "Policy",
     "PolicyError",
     "PreliminaryResult",
@@ -171,6 +174,7 @@ __all__ = [
     "Switched",
     "Text",
     "TextDelta",
+    "ThreadView",
     "Tool",
     "ToolContext",
     "ToolError",

@@ -110,6 +110,7 @@ class CallRunner:
         )
         if call.permissions is not None:
             context.permissions = call.permissions
+        context.decision = call.decision
         return context
 
     async def _guarded(self, call: Call, task: CallTask, run: Any, key: Activity) -> None:
@@ -139,7 +140,7 @@ class CallRunner:
         may_begin = functools.partial(self._may_begin, tool, task)
         done = await run_tool(tool, task, self._invocation(tool, call, task), may_begin)
         if done is not None and task not in self._lingering:
-            driver.report(CallDone(key, call.id, *done, usage=task.context.usage))
+            driver.report(CallDone(key, call.id, done.status, done.text, done.reason, task.context.usage, **done.more))
         elif done is None:
             for model, usage in task.context.usage.items():
                 self._used[model] = self._used.get(model, Usage()) + usage
@@ -201,7 +202,9 @@ class CallRunner:
             turn = self._driver.core.turn
             if tool is not None and turn is not None and not task.scope.cancel_called:
                 task.cancel()
-                self._driver.report(CallDone(Activity("execute", turn.id, turn.step), name, *timed_out(tool)))
+                late = timed_out(tool)
+                key = Activity("execute", turn.id, turn.step)
+                self._driver.report(CallDone(key, name, late.status, late.text, late.reason))
 
     @property
     def next_give_up(self) -> float:

@@ -82,7 +82,14 @@ def _decided(key: Activity, call: Call, verdict: Verdict, usage: Mapping[str, Us
     if isinstance(verdict, Ask):  # pyright: ignore[reportUnnecessaryIsInstance]
         permissions = permissions_of(verdict)
         return PolicyDecided(
-            key, call.id, "ask", verdict.reason, permissions=permissions, covers=verdict.covers, usage=usage
+            key,
+            call.id,
+            "ask",
+            verdict.reason,
+            permissions=permissions,
+            covers=verdict.covers,
+            prompt=verdict.prompt,
+            usage=usage,
         )
     text = f"the policy gave {type(verdict).__name__} for {call.tool}, which is not a verdict, so a person is asked"
     return PolicyDecided(key, call.id, "ask", text, text, usage=usage)

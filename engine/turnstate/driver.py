@@ -325,7 +325,8 @@ class Driver:
     async def find_turn(self, watcher: Watcher, turn: str) -> None:
         """Have a watcher wait for the turn of a submission that was accepted before, or find how it ended in the log."""
         while not watcher.turn:
-            if any(item.id == watcher.cause for item in (*self.stored.queue, *self.stored.steers)):
+            pending = () if self.stored.pending is None else (self.stored.pending,)
+            if any(item.id == watcher.cause for item in (*self.stored.queue, *self.stored.steers, *pending)):
                 return
             if turn and self.runs(turn):
                 watcher.turn = turn

@@ -11,7 +11,7 @@ from turnstate_states import codec
 from turnstate_states.core import SessionCore
 from turnstate_states.errors import InvalidInput, RefusalCode, Refused
 from turnstate_states.rules import Rules
-from turnstate_states.submissions import Interrupt, Receipt, Submission
+from turnstate_states.submissions import Command, Interrupt, Receipt, Submission
 
 from .reading import load
 from .stores.base import InboxItem, Store
@@ -69,7 +69,9 @@ async def _would_accept(
     """
     loaded = await load(store, session)
     now = time.time()
-    core = SessionCore.new(session, Rules(), now=now) if loaded is None else SessionCore(*loaded, Rules())
+    # Which commands there are is known where the agent is.
+    rules = Rules(commands={submission.name: True} if isinstance(submission, Command) else {})
+    core = SessionCore.new(session, rules, now=now) if loaded is None else SessionCore(*loaded, rules)
     if isinstance(submission, Interrupt) and submission.turn is None and core.turn is not None:
         submission = attrs.evolve(submission, turn=core.turn.id)
     return submission, core.submit(submission, now=now, known=known)

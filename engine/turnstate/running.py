@@ -6,7 +6,8 @@ import functools
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, cast
 
 import attrs
@@ -15,10 +16,11 @@ import trio
 from turnstate_states import texts
 from turnstate_states.content import ResultStatus, clean_text
 from turnstate_states.errors import ToolError
+from turnstate_states.values import Value
 
 from .failures import describe, ends_host, only
 from .tools import Tool, ToolContext
-from .tools.output import result_text, shorten
+from .tools.output import as_output, result_text, shorten
 
 __all__ = ["CallTask", "ThreadList", "invoke_tool", "run_check", "run_tool"]
 
@@ -93,8 +95,14 @@ class CallTask:
         self.give_up_at = trio.current_time() + GRACE
 
 
-Outcome = tuple[ResultStatus, str, str]
-"""Status, the text for the model, a short reason."""
+@attrs.frozen(eq=False, repr=False)
+class Outcome(Value):
+    """How a call went: its status, the text for the model, a short reason; ``more`` are other fields of the report."""
+
+    status: ResultStatus
+    text: str
+    reason: str = ""
+    more: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
 
 
 async def run_tool(
@@ -125,7 +133,7 @@ async def run_tool(
 def timed_out(tool: Tool[..., Any]) -> Outcome:
     """The outcome of a call that took too long."""
     reason = f"timed out after {tool.timeout:g} s; it may have taken effect"
-    return "unknown", texts.unknown(reason), reason
+    return Outcome("unknown", texts.unknown(reason), reason)
 
 
 async def _outcome(
@@ -133,7 +141,8 @@ async def _outcome(
 ) -> Outcome | None:
     try:
         value = await invoke()
-        return "ok", result_text(value, tool.output_limit), ""
+        text, more = as_output(value, tool.output_limit)
+        return Outcome("ok", text, more=more)
     except ToolError as error:
         return _failed(tool, clean_text(str(error)).strip() or "ToolError")
     except (trio.Cancelled, GeneratorExit):
@@ -159,16 +168,30 @@ async def _outcome(
 
 
 def _failed(tool: Tool[..., Any], text: str) -> Outcome:
-    return "error", shorten(text, tool.output_limit), shorten(text, 500)
+    return Outcome("error", shorten(text, tool.output_limit), shorten(text, 500))
 
 
 async def invoke_tool(tool: Tool[..., Any], arguments: str, context: ToolContext[Any], threads: ThreadList) -> Any:
     bound = tool.bind(arguments, context)
+    if tool.yields:
+        return await _last_of(cast(Callable[..., AsyncGenerator[Any, None]], tool.function)(**bound), context)
     if tool.is_async:
         return await cast(Callable[..., Awaitable[Any]], tool.function)(**bound)
     name = f"{context.tool} ({context.session_id}/{context.call_id})"
     value: object = await threads.run(name, functools.partial(tool.function, **bound))
     return await value if inspect.isawaitable(value) else value
+
+
+async def _last_of(values: AsyncGenerator[Any, None], context: ToolContext[Any]) -> Any:
+    """Tell what a tool yields as progress; the last value is its result."""
+    last: Any = None
+    told = False
+    async with aclosing(values):
+        async for value in values:
+            if told:
+                context.progress(last)
+            last, told = value, True
+    return last
 
 
 async def run_check(tool: Tool[..., Any], arguments: str, task: CallTask) -> str | None:

@@ -9,24 +9,36 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from turnstate_states.checkpoint import Checkpoint
 from turnstate_states.content import UserPart, as_parts
 from turnstate_states.errors import InvalidInput, Refused, SessionInUse
 from turnstate_states.events import Event
 from turnstate_states.submissions import (
+    Annotate,
     Answer,
+    Command,
+    Delete,
     Delivery,
+    Describe,
+    Edit,
     EditQueued,
     Interrupt,
+    Provide,
     Receipt,
+    Regenerate,
     RemoveQueued,
     Resume,
     RevokeGrant,
     Send,
     Submission,
+    Switch,
+    Verdict,
 )
+from turnstate_states.thread import export_thread, fork_thread
 from turnstate_states.transcript import Message, Transcript
 from turnstate_states.turn import Call, Grant
 
+from .beginning import begin
 from .inbox import post_and_wait
 from .reading import check_number, load
 from .records import info_of
@@ -34,6 +46,7 @@ from .results import Result, SessionInfo
 from .stores.base import Store
 from .streams import EventStream
 from .turns import Turn, TurnManager
+from .views import ThreadView, read_thread_view
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -42,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["Session", "SessionHandle"]
 
 Out = TypeVar("Out")
+Handle = TypeVar("Handle", bound="SessionHandle")
 Content = str | Iterable[UserPart]
 
 
@@ -71,6 +85,10 @@ class SessionHandle(ABC):
         return f"<{type(self).__name__} {self.id!r}>"
 
     @abstractmethod
+    def _beside(self: Handle, id: str) -> Handle:
+        """Another session of the same kind."""
+
+    @abstractmethod
     async def _submit(self, submission: Submission, *, explicit: bool) -> Receipt: ...
 
     # ---- reading
@@ -93,6 +111,49 @@ class SessionHandle(ABC):
         """
         return EventStream(self._store, self.id, check_number(after))
 
+    async def thread(self) -> ThreadView:
+        """The visible messages with what user interfaces show of them: status, calls, and which branch of how many."""
+        return await read_thread_view(self._store, self.id)
+
+    async def branches(self, message: Message | str) -> Sequence[Message]:
+        """The messages that stand in the same place as this one, itself included, oldest first.
+
+        Raises:
+            Refused: there is no such message.
+        """
+        _, transcript = await self._loaded()
+        name = _message_id(message)
+        if name not in transcript:
+            raise Refused("gone", f"there is no message {name} in session {self.id}")
+        return [transcript[found] for found in transcript.branches(name)]
+
+    async def _loaded(self) -> tuple[Checkpoint, Transcript]:
+        loaded = await load(self._store, self.id)
+        return (Checkpoint(self.id, 0.0), Transcript()) if loaded is None else loaded
+
+    async def export(self) -> bytes:
+        """All messages with all branches, as JSON that ``import_session`` of an engine or a client reads."""
+        return export_thread(*await self._loaded())
+
+    async def fork(self: Handle, message: Message | str | None = None, *, id: str | None = None) -> Handle:
+        """Begin another session with the messages up to and with this one.
+
+        Args:
+            message: a message that is not between a call and its result; by default the last such one that is visible.
+            id: the new session's id; by default one is made.
+
+        Returns:
+            The new session. Approvals, labels and what waits stay with this one.
+
+        Raises:
+            Refused: there is no such message, it is between a call and its result, or the new session exists.
+        """
+        at = None if message is None else _message_id(message)
+        thread = fork_thread(*await self._loaded(), at)
+        new = id or f"{self.id[:180]}-{uuid.uuid4().hex[:8]}"
+        await begin(self._store, new, thread, source=self.id)
+        return self._beside(new)
+
     async def grants(self) -> Sequence[Grant]:
         """The approvals for the session."""
         loaded = await load(self._store, self.id)
@@ -101,9 +162,14 @@ class SessionHandle(ABC):
     # ---- saying
 
     async def send(self, message: Content, *, delivery: Delivery = "queue", id: str | None = None) -> Receipt:
-        """Send a message: it starts a turn, or waits for the running one to end (``queue``) or joins it (``steer``)."""
-        if delivery not in ("queue", "steer"):
-            raise InvalidInput(f"delivery: expected 'queue' or 'steer', got {delivery!r}")
+        """Send a message. It starts a turn; or, while one runs,
+
+        - ``queue``: waits for it to end,
+        - ``steer``: joins it at its next request,
+        - ``supersede``: ends it, and starts the next one.
+        """
+        if delivery not in ("queue", "steer", "supersede"):
+            raise InvalidInput(f"delivery: expected 'queue', 'steer' or 'supersede', got {delivery!r}")
         send = Send(id or new_id(), as_parts(message), delivery)
         return await self._submit(send, explicit=id is not None)
 
@@ -118,6 +184,51 @@ class SessionHandle(ABC):
     async def remove_queued(self, target: str) -> Receipt:
         """Take a waiting message back."""
         return await self._submit(RemoveQueued(new_id(), target), explicit=False)
+
+    async def edit(
+        self,
+        message: Message | str,
+        content: Content,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        id: str | None = None,
+    ) -> Receipt:
+        """Say a person's message otherwise: a branch beside it, with a turn of its own. The old one stays.
+
+        A turn that waits for a person is ended by it, as superseded; one that works is not disturbed (``busy``).
+        """
+        edit = Edit(id or new_id(), _message_id(message), as_parts(content), dict(settings or {}))
+        return await self._submit(edit, explicit=id is not None)
+
+    async def regenerate(
+        self, message: Message | str = "", *, settings: Mapping[str, Any] | None = None, id: str | None = None
+    ) -> Receipt:
+        """Have the model answer again; the old answer stays as a branch.
+
+        Args:
+            message: a person's message to be answered again, or a reply of the model's to get another one beside; by default
+                the last person's message.
+            settings: settings of the model for the new turn.
+            id: the submission's id.
+        """
+        again = Regenerate(id or new_id(), _message_id(message), dict(settings or {}))
+        return await self._submit(again, explicit=id is not None)
+
+    async def switch(self, message: Message | str, *, id: str | None = None) -> Receipt:
+        """Show the branch that goes through this message, down to what was shown of it last."""
+        return await self._submit(Switch(id or new_id(), _message_id(message)), explicit=id is not None)
+
+    async def delete_message(self, message: Message | str, *, id: str | None = None) -> Receipt:
+        """Take a message out of the thread, with the results of its calls; what followed follows the one before it.
+
+        What was written stays in the store until the session is deleted.
+        """
+        return await self._submit(Delete(id or new_id(), _message_id(message)), explicit=id is not None)
+
+    async def annotate(self, message: Message | str, metadata: Mapping[str, Any], *, id: str | None = None) -> Receipt:
+        """Lay metadata (plain JSON: feedback, a rating, ...) over a message's; None takes a key away. No model sees it."""
+        note = Annotate(id or new_id(), _message_id(message), dict(metadata))
+        return await self._submit(note, explicit=id is not None)
 
     async def approve(
         self,
@@ -147,6 +258,90 @@ class SessionHandle(ABC):
         answer = Answer(id or new_id(), call_ids(calls), "deny", reason=reason, end_turn=end_turn, by=by)
         return await self._submit(answer, explicit=id is not None)
 
+    async def answer(
+        self,
+        call: Call | str,
+        *,
+        option: str = "",
+        text: str = "",
+        answers: Mapping[str, Any] | None = None,
+        verdict: Verdict = "",
+        reason: str = "",
+        by: str = "",
+        id: str | None = None,
+    ) -> Receipt:
+        """Answer the prompt of a call.
+
+        Args:
+            call: the call, or its id.
+            option: the id of the option that was chosen.
+            text: what was written.
+            answers: for each question's id ``{"options": [...], "text": "..."}``.
+            verdict: ``approve`` or ``deny`` where that does not follow from the rest; ``dismiss`` closes the prompt.
+            reason: why, for the model.
+            by: who says so, for the record.
+            id: the id of this answer.
+        """
+        said = Answer(
+            id or new_id(),
+            call_ids([call]),
+            verdict,
+            reason=reason,
+            by=by,
+            option=option,
+            text=text,
+            answers=dict(answers or {}),
+        )
+        return await self._submit(said, explicit=id is not None)
+
+    async def provide(
+        self,
+        call: Call | str,
+        result: Any = None,
+        *,
+        text: str | None = None,
+        error: bool = False,
+        artifact: Any = None,
+        preliminary: bool = False,
+        by: str = "",
+        id: str | None = None,
+    ) -> Receipt:
+        """Say what a call gave that waits for somebody outside; of one that waits for a decision, in place of running it.
+
+        Args:
+            call: the call, or its id.
+            result: any plain JSON value, None included.
+            text: what the model reads instead.
+            error: it failed; ``result`` says how.
+            artifact: plain JSON for user interfaces; no model sees it.
+            preliminary: it is only what there is so far: it is told, and the call waits on.
+            by: who says so, for the record.
+            id: the id of this answer.
+        """
+        _json({"result": result, "artifact": artifact})
+        (name,) = call_ids([call])
+        said = Provide(id or new_id(), name, result, text, error, artifact, preliminary, by)
+        return await self._submit(said, explicit=id is not None)
+
+    async def rename(self, title: str) -> Receipt:
+        """Give the session another title; it is cut to 200 characters."""
+        return await self._submit(Describe(new_id(), title), explicit=False)
+
+    async def label(self, labels: Mapping[str, str | None]) -> Receipt:
+        """Set labels, by which lists can be filtered; None takes one away."""
+        return await self._submit(Describe(new_id(), labels=dict(labels)), explicit=False)
+
+    async def archive(self, archived: bool = True) -> Receipt:
+        """Take the session off the usual list, or put it back."""
+        return await self._submit(Describe(new_id(), archived=archived), explicit=False)
+
+    async def command(self, name: str, arguments: Mapping[str, Any] | None = None, *, id: str | None = None) -> Receipt:
+        """Have the middleware that owns this command carry it out.
+
+        The receipt says that it will be; :class:`~turnstate.CommandEnded` tells what it gave.
+        """
+        return await self._submit(Command(id or new_id(), name, dict(arguments or {})), explicit=id is not None)
+
     async def interrupt(self, reason: str = "", *, turn: str | None = None) -> bool:
         """End the running turn; whether there was one (with the id ``turn``, if that is given)."""
         try:
@@ -159,6 +354,10 @@ class SessionHandle(ABC):
         """Take back an approval for the session."""
         name = grant.id if isinstance(grant, Grant) else grant
         await self._submit(RevokeGrant(new_id(), name), explicit=False)
+
+
+def _message_id(message: Message | str) -> str:
+    return message.id if isinstance(message, Message) else message
 
 
 def _json(arguments: Mapping[str, Any]) -> str:
@@ -175,6 +374,9 @@ def _shown(transcript: Transcript) -> Sequence[Message]:
 class ClientHandle(SessionHandle):
     """A handle without an engine: what it says goes through the store to whoever drives the session."""
 
+    def _beside(self, id: str) -> ClientHandle:
+        return ClientHandle(self._store, id)
+
     async def _submit(self, submission: Submission, *, explicit: bool) -> Receipt:
         return await post_and_wait(self._store, self.id, submission)
 
@@ -190,6 +392,9 @@ class Session(SessionHandle):
         super().__init__(engine.store, id)
         self._engine = engine
 
+    def _beside(self, id: str) -> Session:
+        return Session(self._engine, id)
+
     async def _submit(self, submission: Submission, *, explicit: bool) -> Receipt:
         try:
             driver = await self._engine.drive(self.id)
@@ -202,11 +407,17 @@ class Session(SessionHandle):
         return EventStream(self._store, self.id, check_number(after), self._engine.driven)
 
     @overload
-    async def run(self, message: Content, *, check: bool = True) -> Result[str]: ...
+    async def run(self, message: Content, *, edits: Message | str = "", check: bool = True) -> Result[str]: ...
     @overload
-    async def run(self, message: Content, *, output: type[Out], check: bool = True) -> Result[Out]: ...
-    async def run(self, message: Content, *, output: type[Any] | None = None, check: bool = True) -> Result[Any]:
+    async def run(
+        self, message: Content, *, output: type[Out], edits: Message | str = "", check: bool = True
+    ) -> Result[Out]: ...
+    async def run(
+        self, message: Content, *, output: type[Any] | None = None, edits: Message | str = "", check: bool = True
+    ) -> Result[Any]:
         """Send a message and wait for the turn to end, or to wait for a person.
+
+        With ``edits`` it takes the place of that message, which stays as a branch; see :meth:`SessionHandle.edit`.
 
         With ``output`` the model is asked for JSON of that type (a dataclass, an attrs class, a TypedDict, ``int``, ...),
         and ``result.output`` is the value.
@@ -217,22 +428,34 @@ class Session(SessionHandle):
             InvalidInput: JSON cannot give that type.
             SessionInUse: another engine drives the session.
         """
-        async with self._manage(message, output, {}, None) as turn:
+        async with self._manage(message, output, {}, None, edits) as turn:
             return await turn.result(check=check)
 
     @overload
     def turn(
-        self, message: Content, *, settings: Mapping[str, Any] | None = None, id: str | None = None
+        self,
+        message: Content,
+        *,
+        edits: Message | str = "",
+        settings: Mapping[str, Any] | None = None,
+        id: str | None = None,
     ) -> AbstractAsyncContextManager[Turn[str]]: ...
     @overload
     def turn(
-        self, message: Content, *, output: type[Out], settings: Mapping[str, Any] | None = None, id: str | None = None
+        self,
+        message: Content,
+        *,
+        output: type[Out],
+        edits: Message | str = "",
+        settings: Mapping[str, Any] | None = None,
+        id: str | None = None,
     ) -> AbstractAsyncContextManager[Turn[Out]]: ...
     def turn(
         self,
         message: Content,
         *,
         output: type[Any] | None = None,
+        edits: Message | str = "",
         settings: Mapping[str, Any] | None = None,
         id: str | None = None,
     ) -> AbstractAsyncContextManager[Turn[Any]]:
@@ -243,13 +466,19 @@ class Session(SessionHandle):
         Args:
             message: text or parts.
             output: the type that the answer is to have; see :meth:`run`.
+            edits: a person's earlier message that this one takes the place of; see :meth:`SessionHandle.edit`.
             settings: settings of the model for this turn.
             id: the submission's id.
         """
-        return self._manage(message, output, settings or {}, id)
+        return self._manage(message, output, settings or {}, id, edits)
 
     def _manage(
-        self, message: Content, output: type[Any] | None, settings: Mapping[str, Any], id: str | None
+        self,
+        message: Content,
+        output: type[Any] | None,
+        settings: Mapping[str, Any],
+        id: str | None,
+        edits: Message | str,
     ) -> TurnManager[Any]:
         wanted: OutputType[Any] | None = None
         if output is not None and output is not str:
@@ -257,8 +486,17 @@ class Session(SessionHandle):
 
             wanted = OutputType(output)
             settings = {**wanted.settings, **settings}
-        send = Send(id or new_id(), as_parts(message), settings=dict(settings))
-        return TurnManager(self._engine, self.id, send, explicit=id is not None, output=wanted)
+        said: Send | Edit = Send(id or new_id(), as_parts(message), settings=dict(settings))
+        if edits:
+            said = Edit(said.id, _message_id(edits), said.parts, said.settings)
+        return TurnManager(self._engine, self.id, said, explicit=id is not None, output=wanted)
+
+    def retry(
+        self, message: Message | str = "", *, settings: Mapping[str, Any] | None = None, id: str | None = None
+    ) -> AbstractAsyncContextManager[Turn[str]]:
+        """Have the model answer again, and hold the turn, live; see :meth:`SessionHandle.regenerate`."""
+        again = Regenerate(id or new_id(), _message_id(message), dict(settings or {}))
+        return TurnManager(self._engine, self.id, again, explicit=id is not None)
 
     def resume(self) -> AbstractAsyncContextManager[Turn[str]]:
         """Go on with the stored turn, and hold it: one that has not ended, or that ended by limit, failure or interrupt.

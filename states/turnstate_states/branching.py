@@ -36,7 +36,7 @@ def change_thread(work: Work, change: Edit | Regenerate | Switch | Delete) -> No
         Refused: a turn works, or the message is not there (any more).
         InvalidInput: the message is not one that this can be done to.
     """
-    message = find(work, change.message)
+    message = _last_said(work) if change.message == "" else find(work, change.message)
     parts: tuple[UserPart, ...] = ()
     if isinstance(change, Edit):
         parts = as_parts(change.parts)
@@ -82,6 +82,14 @@ def find(work: Work, message: str) -> Message:
     if found is None:
         raise Refused("gone", f"there is no message {message} in this session")
     return found
+
+
+def _last_said(work: Work) -> Message:
+    """The last visible message of a person."""
+    for message in reversed(work.transcript.path):
+        if message.role == "user" and "from" not in message.metadata:
+            return message
+    raise Refused("gone", "nobody said anything yet")
 
 
 def apply_pending(work: Work) -> None:

@@ -139,7 +139,10 @@ class Edit(Value):
 
 @attrs.frozen(eq=False, repr=False)
 class Regenerate(Value):
-    """Answer again: another reply to a person's message, or beside one of the model's. The old one stays as a branch."""
+    """Answer again: another reply to a person's message, or beside one of the model's. The old one stays as a branch.
+
+    An empty ``message`` is the last one that a person said.
+    """
 
     tag: ClassVar[str] = "regenerate"
     id: str

@@ -17,7 +17,7 @@ import attrs
 from .checkpoint import Checkpoint, Commit
 from .codec import converter, fields_of, json_bytes, parse, structure
 from .errors import CheckpointError, InvalidInput, Refused
-from .events import Imported
+from .events import Imported, NumberedEvent, Warned
 from .message import Message
 from .transcript import Transcript
 from .tree import Tree
@@ -184,7 +184,7 @@ def begin_session(
     >>> begin_session("b", Thread(()), now=0.0).checkpoint.sequence
     1
     """
-    checkpoint = Checkpoint(session, now, sequence=1, updated_at=now, events=1, head=thread.head)
+    checkpoint = Checkpoint(session, now, sequence=1, updated_at=now, head=thread.head)
     checkpoint.chosen = dict(thread.chosen)
     checkpoint.metadata = dict(metadata or {})
     checkpoint.title = short_title(thread.title) or _first_words(thread.messages)
@@ -193,8 +193,10 @@ def begin_session(
     for found in filter(None, map(COUNTED.match, names)):
         counts[found[1]] = max(counts[found[1]], int(found[2]))
     checkpoint.messages, checkpoint.turns = counts["m"], counts["t"]
-    event = Imported(len(thread.messages), thread.head, source, number=1, at=now)
-    return Commit(0, checkpoint, list(thread.messages), [event], [], [], [], [])
+    events: list[NumberedEvent] = [Imported(len(thread.messages), thread.head, source, number=1, at=now)]
+    events += [Warned(text, number=at, at=now) for at, text in enumerate(thread.warnings, 2)]
+    checkpoint.events = len(events)
+    return Commit(0, checkpoint, list(thread.messages), events, [], [], [], [])
 
 
 def _first_words(messages: Iterable[Message]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal
 import attrs
 from typing_extensions import TypeVar
 
+from turnstate_states.asking import Prompt
 from turnstate_states.errors import InvalidInput
 from turnstate_states.transcript import Message
 from turnstate_states.turn import Call, Permissions
@@ -43,6 +44,14 @@ def _covers(_: object, field: attrs.Attribute[Any], value: object) -> None:
         raise InvalidInput(f"covers: expected 'arguments' or 'tool', got {value!r}")
 
 
+def _prompt(prompt: Prompt | str | None) -> Prompt | None:
+    if prompt is None or isinstance(prompt, Prompt):
+        return prompt
+    if not isinstance(prompt, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(f"prompt: expected a question or a Prompt, got {type(prompt).__name__}")
+    return Prompt(prompt)
+
+
 @attrs.frozen(eq=False, repr=False)
 class Allow(Value):
     """The call may run, and reach the network or write below some paths if that is said.
@@ -66,13 +75,15 @@ class Ask(Value):
     """A person must decide. If they approve, the call gets these permissions.
 
     ``covers`` is what an approval for the session covers: this tool with equal arguments, or the tool with any. It covers
-    a later call only if that one's own verdict asks for no more permissions than the approved call's.
+    a later call only if that one's own verdict asks for no more permissions than the approved call's. ``prompt`` is how the
+    person is asked (a question, or a :class:`~turnstate.Prompt`), by default as the tool declares.
     """
 
     reason: str = attrs.field(default="", validator=_text)
     network: bool = attrs.field(default=False, validator=_bool, kw_only=True)
     write: tuple[str, ...] = attrs.field(default=(), converter=_paths, kw_only=True)
     covers: Literal["arguments", "tool"] = attrs.field(default="arguments", validator=_covers, kw_only=True)
+    prompt: Prompt | None = attrs.field(default=None, converter=_prompt, kw_only=True)
 
 
 Verdict = Allow | Deny | Ask

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from .base import Tool, ToolSet, tool
 from .context import ToolContext
+from .output import Output
 
 if TYPE_CHECKING:
     from .sandboxed_shell import shell
 
-__all__ = ["Tool", "ToolContext", "ToolSet", "shell", "tool"]
+__all__ = ["Output", "Tool", "ToolContext", "ToolSet", "shell", "tool"]
 
 LAZY = {"shell": "sandboxed_shell"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import re
 import typing
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,6 +13,7 @@ from typing import Any, Generic, Literal, ParamSpec, cast, overload
 import attrs
 from typing_extensions import TypeVar
 
+from turnstate_states.asking import Prompt
 from turnstate_states.errors import InvalidInput
 from turnstate_states.rules import ToolSpec
 
@@ -25,7 +27,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 OnCrashOption = Literal["report", "rerun"] | Callable[..., Awaitable[Any]]
 Approval = bool | Callable[..., bool]
+PromptOption = Prompt | str | Callable[..., Prompt | str | None] | None
 
+log = logging.getLogger("turnstate")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -48,6 +52,8 @@ class Tool(Generic[P, R]):
         ends_on_input: bool = False,
         expires: float | None = None,
         output_limit: int = 40_000,
+        outside: bool = False,
+        prompt: PromptOption = None,
     ) -> None:
         self.function = function
         self.name: str = name or str(getattr(function, "__name__", ""))
@@ -63,7 +69,10 @@ class Tool(Generic[P, R]):
         self.approval = approval
         self.on_crash = on_crash
         self.output_limit = output_limit
+        self.prompt = prompt
+        self.outside = outside
         self.is_async = inspect.iscoroutinefunction(function)
+        self.yields = inspect.isasyncgenfunction(function)
         from .inputs import Inputs, split_doc  # when the first tool is made: it imports much
 
         self._inputs = Inputs(self.name, function)
@@ -77,6 +86,8 @@ class Tool(Generic[P, R]):
             on_crash="check" if callable(on_crash) else on_crash,
             ends_on_input=ends_on_input,
             expires=expires,
+            outside=outside,
+            prompt=self.ask,
             check=self.check,
         )
         functools.update_wrapper(self, function, updated=())
@@ -102,6 +113,19 @@ class Tool(Generic[P, R]):
         'bad arguments for add: Expected `int`, got `str` - at `$.b`'
         """
         return self._inputs.fault(arguments)
+
+    def ask(self, arguments: str) -> Prompt | None:
+        """How a person is asked about a call whose arguments were checked; None for a plain question."""
+        prompt = self.prompt
+        if callable(prompt):
+            context: ToolContext[Any] = ToolContext(None, session_id="", turn_id="", call_id="", tool=self.name)
+            try:
+                prompt = prompt(**self.bind_for(prompt, arguments, context))
+                return prompt if prompt is None or isinstance(prompt, Prompt) else Prompt(prompt)
+            except Exception:
+                log.exception("the prompt of tool %s failed; a plain question is asked", self.name)
+                return None
+        return Prompt(prompt) if isinstance(prompt, str) else prompt
 
     def bind(self, arguments: str, context: ToolContext[Any]) -> dict[str, Any]:
         """The keyword arguments for a call whose arguments were checked."""
@@ -134,6 +158,8 @@ def tool(
     ends_on_input: bool = False,
     expires: float | None = None,
     output_limit: int = 40_000,
+    outside: bool = False,
+    prompt: PromptOption = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a tool. The function stays callable.
@@ -151,8 +177,13 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             ``rerun``: it runs again, because it is idempotent. An async function with some of the parameters: it looks at
             the world and returns the result, or None if the call did not happen, which then runs.
         ends_on_input: it only waits, so a steer may end it.
-        expires: seconds after which an unanswered request for approval is denied.
+        expires: seconds after which an unanswered request for approval is denied, or one for a result given up.
         output_limit: bytes of output that are kept, head and tail.
+        outside: the function is never run: a person or a client provides the result of a call. Its body may be ``...``.
+        prompt: how a person is asked: a question, a :class:`~turnstate.Prompt` with options or questions, or a function
+            with some of the parameters that gives one of them.
+
+    An async generator function tells what it yields as progress; the last value is the result.
 
     Raises:
         InvalidInput: the name, a parameter or an option cannot be used.

@@ -9,7 +9,7 @@ from typing import Any, Generic
 from typing_extensions import TypeVar
 
 from turnstate_states.transcript import Usage
-from turnstate_states.turn import Permissions
+from turnstate_states.turn import Decision, Permissions
 
 __all__ = ["ToolContext"]
 
@@ -20,6 +20,7 @@ class ToolContext(Generic[D]):
     """What a running tool knows; a parameter annotated with it is filled in and the model does not see it.
 
     ``permissions`` are what the policy's verdict gives this call: a tool that reaches further must look at them.
+    ``decision`` is what a person said about it, with what they chose or wrote; None where nobody was asked.
     ``idempotency_key`` is the same each time this call is begun, also after a crash. ``cancelled`` becomes true when the
     turn ends or the call times out: a function in a thread should look at it, since nobody can end a thread.
     """
@@ -40,6 +41,7 @@ class ToolContext(Generic[D]):
         self.call_id = call_id
         self.tool = tool
         self.permissions = Permissions()
+        self.decision: Decision | None = None
         self.usage: dict[str, Usage] = {}
         self._progress = progress
         self._cancelled = threading.Event()

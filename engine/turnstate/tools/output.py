@@ -3,10 +3,49 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from turnstate_states.content import clean_text
+import attrs
 
-__all__ = ["result_text", "shorten"]
+from turnstate_states.content import Image, clean_text
+from turnstate_states.values import Value
+
+__all__ = ["Output", "as_output", "result_text", "shorten"]
+
+
+@attrs.frozen(eq=False, repr=False)
+class Output(Value):
+    """What a tool may return where model and person are to see different things.
+
+    Args:
+        value: the result, plain JSON.
+        text: what the model reads in its place; by default the value itself.
+        images: what the model sees besides.
+        artifact: plain JSON for user interfaces; no model sees it.
+    """
+
+    value: Any = None
+    text: str | None = None
+    images: tuple[Image, ...] = attrs.field(default=(), converter=tuple)
+    artifact: Any = None
+
+
+def as_output(value: object, limit: int) -> tuple[str, dict[str, Any]]:
+    """What a tool returned: the text for the model, and the other fields of a report.
+
+    Raises:
+        TypeError: something in it is not JSON; the text names the type.
+    """
+    if not isinstance(value, Output):
+        return result_text(value, limit), {}
+    text = result_text(value.value if value.text is None else value.text, limit)
+    kept = None if value.text is None else _plain(value.value)
+    return text, {"images": value.images, "value": kept, "artifact": _plain(value.artifact)}
+
+
+def _plain(value: Any) -> Any:
+    """A value as plain JSON data."""
+    return None if value is None else json.loads(_json_text(value))
 
 
 def result_text(value: object, limit: int) -> str:
@@ -15,16 +54,17 @@ def result_text(value: object, limit: int) -> str:
     Raises:
         TypeError: it is not JSON; the text names the type.
     """
-    if isinstance(value, str):
-        return shorten(clean_text(value), limit)
+    return shorten(clean_text(value if isinstance(value, str) else _json_text(value)), limit)
+
+
+def _json_text(value: object) -> str:
     import msgspec
 
     try:
         data = msgspec.to_builtins(value, str_keys=True)
-        text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise TypeError(f"the tool returned {type(value).__name__}, which is not JSON ({error})") from None
-    return shorten(clean_text(text), limit)
 
 
 def shorten(text: str, limit: int) -> str:
