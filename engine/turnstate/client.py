@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from types import TracebackType
+from typing import Unpack
 
 from turnstate_states.errors import InvalidInput
+from turnstate_states.thread import read_thread
 
+from .beginning import begin
 from .engine import check_id
-from .reading import read_sessions
-from .results import SessionInfo
+from .reading import SessionFilter, query_of, read_session_page, read_sessions
+from .results import SessionInfo, SessionPage
 from .session import ClientHandle, SessionHandle
 from .stores.base import Store
 
@@ -43,6 +46,21 @@ class Client:
         """A session by its id; nothing is read, and it need not exist."""
         return ClientHandle(self._store, check_id(id))
 
-    def sessions(self, *, waiting: bool = False, unfinished: bool = False) -> AsyncIterator[SessionInfo]:
-        """The stored sessions, in the order of their ids; see :meth:`~turnstate.Engine.sessions`."""
-        return read_sessions(self._store, waiting=waiting, unfinished=unfinished)
+    def sessions(self, **only: Unpack[SessionFilter]) -> AsyncIterator[SessionInfo]:
+        """The stored sessions; see :meth:`~turnstate.Engine.sessions`."""
+        return read_sessions(self._store, query_of(only))
+
+    async def session_page(
+        self, *, limit: int = 50, after: str | None = None, **only: Unpack[SessionFilter]
+    ) -> SessionPage:
+        """One page of the stored sessions; see :meth:`~turnstate.Engine.session_page`."""
+        return await read_session_page(self._store, query_of(only), limit, after)
+
+    async def import_session(self, id: str, data: bytes) -> SessionHandle:
+        """Begin a session with an exported thread; see :meth:`~turnstate.Engine.import_session`."""
+        await begin(self._store, check_id(id), read_thread(data))
+        return self.session(id)
+
+    async def delete(self, session: str) -> bool:
+        """Delete a session that no engine drives; see :meth:`~turnstate.Engine.delete`."""
+        return bool(await self._store.delete(check_id(session), unfinished=False))

@@ -8,7 +8,7 @@ import socket
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Any, Generic, overload
+from typing import Any, Generic, Unpack, overload
 
 import attrs
 import trio
@@ -17,16 +17,18 @@ from typing_extensions import TypeVar
 from turnstate_states import codec
 from turnstate_states.errors import InvalidInput, StoreError
 from turnstate_states.stepping import compiled
+from turnstate_states.thread import read_thread
 
 from .agent import Agent
+from .beginning import begin
 from .clock import Clock
 from .driver import Driver
 from .failures import ends_host, without_cancelled
 from .middleware.base import Middleware
 from .models.base import Model
 from .policy.base import Policy
-from .reading import read_sessions
-from .results import SessionInfo
+from .reading import SessionFilter, query_of, read_session_page, read_sessions
+from .results import SessionInfo, SessionPage
 from .running import GRACE, ThreadList
 from .serving import Worker
 from .session import Session
@@ -223,14 +225,60 @@ class Engine(Generic[D]):
         """
         return Session(self, check_id(id))
 
-    def sessions(self, *, waiting: bool = False, unfinished: bool = False) -> AsyncIterator[SessionInfo]:
-        """The stored sessions, in the order of their ids.
+    def sessions(self, **only: Unpack[SessionFilter]) -> AsyncIterator[SessionInfo]:
+        """All stored sessions, or those that are asked for with the keywords of :class:`~turnstate.SessionFilter`.
+
+        In the order ``recent`` a session that changes meanwhile moves to the front, and may so be left out.
+
+        Raises:
+            InvalidInput: a value cannot be used.
+        """
+        return read_sessions(self.store, query_of(only))
+
+    async def session_page(
+        self, *, limit: int = 50, after: str | None = None, **only: Unpack[SessionFilter]
+    ) -> SessionPage:
+        """One page of what :meth:`sessions` gives.
 
         Args:
-            waiting: only those in which a person must answer.
-            unfinished: only those with a turn that has not ended.
+            limit: how many sessions at most, 1 to 1000.
+            after: the ``next`` of the page before, in the same order; None for the first page.
+            only: the keywords of :class:`~turnstate.SessionFilter`.
+
+        Raises:
+            InvalidInput: a value cannot be used.
         """
-        return read_sessions(self.store, waiting=waiting, unfinished=unfinished)
+        return await read_session_page(self.store, query_of(only), limit, after)
+
+    async def delete(self, session: str) -> bool:
+        """Delete a session for ever, with those that answer its tool calls; whether there was one.
+
+        Raises:
+            Refused: ``busy``: a turn of it, or of one of those, has not ended.
+            SessionInUse: another engine drives it, or one of those.
+        """
+        mine = "" if self._manager is None else self.owner.id
+        deleted = await self.store.delete(check_id(session), owner=mine, unfinished=False)
+        for driver in [self._drivers[id] for id in {session, *deleted} & self._drivers.keys()]:
+            driver.leaving = True
+            # A driver whose commit finds its session gone ends, and tells all who look at it.
+            driver.core.settle_inbox("")
+            driver.wake()
+            await driver.gone.wait()
+        return bool(deleted)
+
+    async def import_session(self, id: str, data: bytes) -> Session:
+        """Begin a session with what :meth:`SessionHandle.export` gave, or something like it.
+
+        Messages may stand in any order; those whose parent is missing are left out, and a
+        :class:`~turnstate.Warned` in the session's log names them. Nothing is run: a call without a result stays without.
+
+        Raises:
+            InvalidInput: it is not an exported thread; the text says where and why.
+            Refused: the session exists already.
+        """
+        await begin(self.store, check_id(id), read_thread(data))
+        return self.session(id)
 
     async def serve(self, *, sessions: int = 100, interval: float = 0.5) -> None:
         """Drive every stored session that has something to do, until SIGTERM comes or this is cancelled.

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import base64
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TypedDict
 
 from turnstate_states import codec
 from turnstate_states.checkpoint import Checkpoint
-from turnstate_states.errors import InvalidInput
+from turnstate_states.errors import CheckpointError, InvalidInput
 from turnstate_states.events import NumberedEvent
 from turnstate_states.transcript import Message, Transcript
 from turnstate_states.turn import Call
 
 from .records import listed, waiting_calls
-from .results import SessionInfo
+from .results import SessionInfo, SessionPage
 from .stores.base import Store
+from .stores.listing import Cursor, Listing, SessionOrder, SessionQuery
 
-__all__ = ["load", "read_events", "read_messages", "read_sessions"]
+__all__ = [
+    "SessionFilter",
+    "load",
+    "query_of",
+    "read_events",
+    "read_messages",
+    "read_session_page",
+    "read_sessions",
+]
 
+log = logging.getLogger("turnstate")
 PAGE = 200
+LARGEST_PAGE = 1000
 
 
 async def load(store: Store, session: str) -> tuple[Checkpoint, Transcript] | None:
@@ -30,7 +45,7 @@ async def load(store: Store, session: str) -> tuple[Checkpoint, Transcript] | No
     if stored is None:
         return None
     checkpoint = codec.decode_checkpoint(stored.checkpoint)
-    transcript = Transcript(await read_messages(store, session), checkpoint.head)
+    transcript = Transcript(await read_messages(store, session), checkpoint.head, checkpoint.chosen)
     turn = checkpoint.turn
     if turn is not None:
         turn.calls = {name: codec.with_proposed(call, transcript.get) for name, call in turn.calls.items()}
@@ -79,20 +94,108 @@ async def _decoded(store: Store, session: str, data: bytes, known: dict[str, Mes
     return events
 
 
-async def read_sessions(store: Store, *, waiting: bool, unfinished: bool) -> AsyncIterator[SessionInfo]:
-    """The stored sessions, in the order of their ids."""
-    after = ""
+class SessionFilter(TypedDict, total=False):
+    """Which sessions a list shows, and in which order; all that is given must hold.
+
+    - ``waiting``: True for those in which a person must answer.
+    - ``unfinished``: True for those with a turn that has not ended.
+    - ``archived``: True for those that are archived, False (the default) for those that are not, None for both.
+    - ``children``: True for those as well that answer a tool call of another session.
+    - ``search``: a text that the title holds, whatever the case; no character has a special meaning.
+    - ``labels``: labels that must be there, exactly.
+    - ``order``: ``"id"`` (the default), or ``"recent"``: what changed last comes first.
+    """
+
+    waiting: bool
+    unfinished: bool
+    archived: bool | None
+    children: bool
+    search: str
+    labels: Mapping[str, str]
+    order: SessionOrder
+
+
+def query_of(only: SessionFilter) -> SessionQuery:
+    """What the store is asked for.
+
+    Raises:
+        InvalidInput: a value cannot be used; the text names it.
+    """
+    only.setdefault("archived", False)
+    return SessionQuery(**only)
+
+
+async def read_sessions(store: Store, query: SessionQuery) -> AsyncIterator[SessionInfo]:
+    """All stored sessions that match, page by page."""
+    after: Cursor | None = None
     while True:
-        page = await store.sessions(waiting=waiting, unfinished=unfinished, after=after, limit=PAGE)
+        page = await store.sessions(query, after=after, limit=PAGE)
         for listing in page:
-            calls: tuple[Call, ...] = ()
-            if listing.waiting:
-                loaded = await load(store, listing.session)
-                calls = () if loaded is None else tuple(waiting_calls(loaded[0]))
-            yield listed(listing, calls)
+            yield await _info(store, listing)
         if len(page) < PAGE:
             return
-        after = page[-1].session
+        after = Cursor.of(page[-1])
+
+
+async def read_session_page(store: Store, query: SessionQuery, limit: int, after: str | None) -> SessionPage:
+    """One page of the stored sessions that match.
+
+    Raises:
+        InvalidInput: ``limit`` or ``after`` cannot be used.
+    """
+    if not isinstance(limit, int) or not 1 <= limit <= LARGEST_PAGE:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(f"limit: expected 1 to {LARGEST_PAGE} sessions, got {limit!r}")
+    cursor = None if after is None else _cursor(after, query.order)
+    found = await store.sessions(query, after=cursor, limit=limit + 1)
+    infos = [await _info(store, listing) for listing in found[:limit]]
+    return SessionPage(infos, _text(Cursor.of(found[limit - 1]), query.order) if len(found) > limit else None)
+
+
+def _text(cursor: Cursor, order: SessionOrder) -> str:
+    data = json.dumps([order, cursor.session, cursor.updated_at])
+    return base64.urlsafe_b64encode(data.encode()).decode().rstrip("=")
+
+
+def _cursor(text: str, order: SessionOrder) -> Cursor:
+    try:
+        data = json.loads(base64.b64decode(f"{text}{'=' * (-len(text) % 4)}", b"-_", validate=True))
+        of_order, session, updated_at = data
+        cursor = Cursor(session, float(updated_at))
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"after: {text!r} is not the `next` of a page: give that, or None for the first page"
+        ) from error
+    if of_order != order:
+        raise InvalidInput(f"after: it is the `next` of a page in another order than {order!r}: begin with None")
+    return cursor
+
+
+async def _info(store: Store, listing: Listing) -> SessionInfo:
+    """A session with the calls that wait; one whose checkpoint cannot be read is listed without them."""
+    calls: Sequence[Call] = ()
+    if listing.waiting:
+        try:
+            calls = await _read_waiting(store, listing.session)
+        except CheckpointError as error:
+            log.warning("what session %s waits for cannot be read: %s", listing.session, error)
+    return listed(listing, calls)
+
+
+async def _read_waiting(store: Store, session: str) -> Sequence[Call]:
+    """The calls that wait for a person, with what the model wants of them, which stands in one of the last messages."""
+    stored = await store.load(session)
+    checkpoint = None if stored is None else codec.decode_checkpoint(stored.checkpoint)
+    if checkpoint is None or checkpoint.turn is None:
+        return ()
+    calls = checkpoint.turn.calls
+    missing = {name.partition(".")[0] for name in calls}
+    known: dict[str, Message] = {}
+    for row in reversed(await store.messages(session)):
+        if missing <= known.keys():
+            break
+        known |= {message.id: message for message in codec.decode_messages(row)}
+    checkpoint.turn.calls = {name: codec.with_proposed(call, known.get) for name, call in calls.items()}
+    return waiting_calls(checkpoint)
 
 
 def check_number(after: int) -> int:

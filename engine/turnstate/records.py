@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import attrs
+
 from turnstate_states import codec
 from turnstate_states.checkpoint import Checkpoint, Commit
 from turnstate_states.transcript import Usage
@@ -37,62 +39,68 @@ def stored_commit(commit: Commit, owner: str) -> StoredCommit:
 
 
 def waiting_calls(checkpoint: Checkpoint) -> list[Call]:
-    """The calls that wait for a person."""
+    """The calls that wait for a person, those nested in others included."""
     turn = checkpoint.turn
     if turn is None or turn.final or turn.ending is not None:
         return []
-    return [call for call in turn.calls.values() if call.status == "asked"]
+    return [waiting for call in turn.calls.values() for waiting in call.waiting]
 
 
 def listing_of(checkpoint: Checkpoint) -> Listing:
     """What lists show of a session."""
     turn = checkpoint.turn
+    waiting = waiting_calls(checkpoint)
     return Listing(
-        checkpoint.session,
-        checkpoint.title,
-        "idle" if turn is None else turn.state,
-        bool(waiting_calls(checkpoint)),
-        turn is not None and not turn.closed,
-        checkpoint.held,
-        len(checkpoint.queue) + len(checkpoint.steers),
-        checkpoint.created_at,
-        checkpoint.updated_at,
-        json.dumps(checkpoint.labels) if checkpoint.labels else "{}",
+        session=checkpoint.session,
+        title=checkpoint.title,
+        state="idle" if turn is None else turn.state,
+        waiting=bool(waiting),
+        unfinished=(turn is not None and not turn.closed) or bool(checkpoint.commands),
+        held=checkpoint.held,
+        queued=len(checkpoint.queue) + len(checkpoint.steers),
+        created_at=checkpoint.created_at,
+        updated_at=checkpoint.updated_at,
+        labels=json.dumps(checkpoint.labels) if checkpoint.labels else "{}",
+        archived=checkpoint.archived,
+        parent=checkpoint.parent,
+        deadline=_deadline(checkpoint, waiting),
+        outcome="" if turn is None or turn.outcome is None else turn.outcome,
+        last_event=checkpoint.events,
     )
+
+
+def _deadline(checkpoint: Checkpoint, waiting: Sequence[Call]) -> float | None:
+    """When the first of the requests expires, if all that the turn does is wait for a person."""
+    if checkpoint.turn is None or checkpoint.turn.state != "awaiting-approval":
+        return None
+    return min((call.expires_at for call in waiting if call.expires_at is not None), default=None)
 
 
 def info_of(checkpoint: Checkpoint) -> SessionInfo:
     """A session in full."""
-    turn = checkpoint.turn
-    listing = listing_of(checkpoint)
-    return SessionInfo(
-        checkpoint.session,
-        listing.title,
-        listing.state,
-        waiting_calls(checkpoint),
-        listing.unfinished,
-        listing.held,
-        listing.queued,
-        listing.created_at,
-        listing.updated_at,
-        dict(checkpoint.labels),
-        sum(checkpoint.usage.values(), Usage()),
-        "" if turn is None or turn.outcome is None else turn.outcome,
-        "" if turn is None else turn.reason,
+    return attrs.evolve(
+        listed(listing_of(checkpoint), waiting_calls(checkpoint)),
+        usage=sum(checkpoint.usage.values(), Usage()),
+        reason="" if checkpoint.turn is None else checkpoint.turn.reason,
     )
 
 
 def listed(listing: Listing, waiting: Sequence[Call] = ()) -> SessionInfo:
     """A session as its list row says."""
     return SessionInfo(
-        listing.session,
-        listing.title,
-        listing.state,
-        waiting,
-        listing.unfinished,
-        listing.held,
-        listing.queued,
-        listing.created_at,
-        listing.updated_at,
-        json.loads(listing.labels),
+        id=listing.session,
+        title=listing.title,
+        state=listing.state,
+        waiting=waiting,
+        unfinished=listing.unfinished,
+        held=listing.held,
+        queued=listing.queued,
+        created_at=listing.created_at,
+        updated_at=listing.updated_at,
+        labels=json.loads(listing.labels),
+        outcome=listing.outcome,
+        archived=listing.archived,
+        parent=listing.parent,
+        deadline=listing.deadline,
+        last_event=listing.last_event,
     )

@@ -13,7 +13,7 @@ from turnstate_states.transcript import Message, Usage
 from turnstate_states.turn import Call, Failure, Stop
 from turnstate_states.values import Value
 
-__all__ = ["Result", "ResultOutcome", "SessionInfo", "calls_in"]
+__all__ = ["Result", "ResultOutcome", "SessionInfo", "SessionPage", "calls_in"]
 
 Out = TypeVar("Out", default=str)
 ResultOutcome = Literal["completed", "waiting", "interrupted", "failed", "limit", "superseded", "denied"]
@@ -44,7 +44,7 @@ class Result(Value, Generic[Out]):
     @property
     def waiting(self) -> Sequence[Call]:
         """The calls that wait for a person."""
-        return [call for call in self.calls if call.status == "asked"]
+        return [waiting for call in self.calls for waiting in call.waiting]
 
 
 def _no_labels() -> Mapping[str, str]:
@@ -55,8 +55,11 @@ def _no_labels() -> Mapping[str, str]:
 class SessionInfo(Value):
     """A session in a list. Times are in seconds since the epoch.
 
-    ``state`` is that of the turn (``idle`` if there was none), ``waiting`` the calls that wait for a person,
-    ``unfinished`` whether a turn has not ended, ``held`` whether ``queued`` messages wait to be released.
+    ``state`` is that of the turn (``idle`` if there was none), ``waiting`` the calls that wait for a person, ``deadline``
+    when the first of them expires, ``unfinished`` whether a turn has not ended, ``held`` whether ``queued`` messages wait
+    to be released. ``outcome`` is how the last turn ended, empty while it runs. ``parent`` is the session whose tool call
+    this one answers, empty for a session of its own. ``last_event`` is the number of the last event: following from there
+    tells what happened since. ``usage`` and ``reason`` (why the turn ended) are known to :meth:`SessionHandle.info` only.
     """
 
     id: str
@@ -72,6 +75,18 @@ class SessionInfo(Value):
     usage: Usage = attrs.field(factory=Usage)
     outcome: str = ""
     reason: str = ""
+    archived: bool = False
+    parent: str = ""
+    deadline: float | None = None
+    last_event: int = 0
+
+
+@attrs.frozen(eq=False, repr=False)
+class SessionPage(Value):
+    """Some sessions of a list. ``next`` is what to give as ``after`` for those behind them, None if there are none."""
+
+    sessions: Sequence[SessionInfo]
+    next: str | None = None
 
 
 def calls_in(messages: Iterable[Message], open_calls: Mapping[str, Call]) -> list[Call]:
