@@ -79,7 +79,7 @@ from .errors import (
     TurnIncomplete,
     TurnstateError,
 )
-from .middleware.base import Again, Middleware, StepContext, Stop, TurnContext
+from .middleware.base import Again, CommandContext, Middleware, StepContext, Stop, TurnContext, command
 from .models.base import Model, ModelRequest, Reply
 from .policy import Allow, AsDeclared, Ask, Deny, Policy
 from .results import Result, SessionInfo
@@ -112,6 +112,7 @@ __all__ = [
     "CheckpointError",
     "Client",
     "CommandAccepted",
+    "CommandContext",
     "CommandEnded",
     "Compacted",
     "Custom",
@@ -188,6 +189,7 @@ __all__ = [
     "TurnstateError",
     "Usage",
     "Warned",
+    "command",
     "tool",
 ]
 

@@ -48,6 +48,7 @@ def merged(*all_effects: Effects) -> Effects:
         usage=usage,
         warnings=tuple(text for effects in all_effects for text in effects.warnings),
         summary=summary,
+        title=next((effects.title for effects in reversed(all_effects) if effects.title), ""),
     )
 
 
@@ -170,22 +171,13 @@ def reply_of(message: Message, turn: TurnState) -> Reply:
     return Reply(message.parts, turn.stop or "stop", turn.raw_stop, usage, message.model, message.metadata)
 
 
-async def closing(agent: Agent[Any], deps: Any, session: str, turn: TurnState, key: Activity) -> Closed:
+async def closing(agent: Agent[Any], make: Callable[[], TurnContext[Any]], key: Activity) -> Closed:
     """Run the hooks after a turn's end, within a time limit; an error does not hinder those that follow."""
-    assert turn.outcome is not None
     done: list[Effects] = []
     errors: list[str] = []
     with trio.move_on_after(CLOSING_LIMIT) as limit:
         for item in agent.hooked("turn_ended"):
-            own = TurnContext(
-                deps,
-                session_id=session,
-                turn_id=turn.id,
-                outcome=turn.outcome,
-                reason=turn.reason,
-                error=turn.error,
-                usage=turn.usage,
-            )
+            own = make()
             try:
                 await item.turn_ended(own)
             except BaseException as raised:

@@ -13,7 +13,7 @@ from turnstate_states.reports import Activity, AttemptFailed, Closed, Prepared, 
 
 from . import activities
 from .feed import Attempt
-from .middleware.base import StepContext
+from .middleware.base import StepContext, TurnContext
 from .models.base import ModelRequest
 from .records import info_of
 
@@ -95,7 +95,7 @@ class ActivityRunner:
             self._request = context.request
             self._deliver(*await activities.prepare(self._driver.agent, context, key))
         elif key.kind == "closing":
-            closed = await activities.closing(self._driver.agent, self.deps(), self._driver.session, turn, key)
+            closed = await activities.closing(self._driver.agent, self._closing_context, key)
             if self._running is not None and not (closed.error and self._running.scope.cancel_called):
                 self._driver.report(closed)
         elif turn.reply:
@@ -170,6 +170,25 @@ class ActivityRunner:
             request=self.request(key),
             model=self._driver.agent.model,
             overflow=None if turn is None else turn.overflow,
+        )
+
+    def _closing_context(self) -> TurnContext[Any]:
+        core = self._driver.core
+        turn = core.turn
+        assert turn is not None
+        assert turn.outcome is not None
+        return TurnContext(
+            self.deps(),
+            session_id=self._driver.session,
+            turn_id=turn.id,
+            outcome=turn.outcome,
+            reason=turn.reason,
+            error=turn.error,
+            usage=turn.usage,
+            model=self._driver.agent.model,
+            title=core.checkpoint.title,
+            turns=core.checkpoint.turns,
+            messages=core.transcript.visible,
         )
 
     def deps(self) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, overload
 
 import attrs
@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 from turnstate_states.errors import InvalidInput
 from turnstate_states.rules import Limits, Rules, ToolSpec
 
-from .middleware.base import Middleware, has_hook
+from .middleware.base import Middleware, commands_of, has_hook
 from .models.base import Model
 from .policy import AsDeclared, Policy
 from .tools import Tool, ToolSet
@@ -85,6 +85,14 @@ class Agent(Generic[D]):
         self.middleware: tuple[Middleware[Any], ...] = tuple(middleware)
         self.policy: Policy[Any] = AsDeclared() if policy is None else policy
         self.limits = Limits() if limits is None else limits
+        self.commands: dict[str, Callable[..., Awaitable[Any]]] = {}
+        self._command_rules: dict[str, bool] = {}
+        for item in self.middleware:
+            for spec, carry in commands_of(item).items():
+                if spec.name in self.commands:
+                    raise InvalidInput(f"middleware: two carry out the command {spec.name}; it needs one owner")
+                self.commands[spec.name] = carry
+                self._command_rules[spec.name] = spec.active
 
     @functools.cached_property
     def rules(self) -> Rules:
@@ -92,6 +100,7 @@ class Agent(Generic[D]):
         return Rules(
             tools={name: self._spec(item) for name, item in self.tools.by_name.items()},
             limits=self.limits,
+            commands=self._command_rules,
             before_model=bool(self.hooked("before_model")),
             after_model=bool(self.hooked("after_model")),
             turn_ended=bool(self.hooked("turn_ended")),

@@ -22,6 +22,7 @@ from turnstate_states.values import Value
 
 from .activity_runner import ActivityRunner
 from .calls import CallRunner
+from .commands import CommandRunner
 from .feed import Feed
 from .reading import read_events
 from .records import stored_commit
@@ -74,6 +75,7 @@ class Driver:
         self.feed: Feed
         self.calls: CallRunner
         self.activities = ActivityRunner(self)
+        self.commands = CommandRunner(self)
 
     # ---- opening and leaving
 
@@ -152,6 +154,7 @@ class Driver:
 
     def _leave(self, failure: Exception | None) -> None:
         self.activities.cancel()
+        self.commands.cancel()
         self.calls.cancel_all()
         error = failure or StoreError(f"the engine closed before session {self.session} could take this")
         for slot, _ in self._slots:
@@ -351,12 +354,14 @@ class Driver:
         self.calls.align(commit)
         if not self.engine.closing:
             self.activities.start_missing()
+            self.commands.start_next()
 
     # ---- waiting
 
     def _finished_closing(self) -> bool:
         self.activities.cancel()
-        return not (self.activities.active or self.calls.active)
+        self.commands.cancel()
+        return not (self.activities.active or self.commands.active or self.calls.active)
 
     def _idle(self) -> bool:
         """Whether the session could be left: nothing runs, nobody looks.
@@ -365,7 +370,8 @@ class Driver:
         """
         turn = self.core.turn
         rests = turn is None or turn.closed or (self.engine.serving and self._waits_long())
-        return rests and not (self.activities.active or self.calls.remain or self.watchers or self.feed.watched)
+        works = self.activities.active or self.commands.active or self.calls.remain
+        return rests and not (works or self.watchers or self.feed.watched)
 
     def _waits_long(self) -> bool:
         turn = self.core.turn

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, Generic
 
 import attrs
@@ -13,14 +13,14 @@ from turnstate_states import codec
 from turnstate_states.content import clean_text
 from turnstate_states.errors import InvalidInput
 from turnstate_states.reports import Effects, Summary
-from turnstate_states.transcript import Usage
+from turnstate_states.transcript import Message, Usage
 from turnstate_states.turn import Call, Failure, Outcome
 from turnstate_states.values import Value
 
 from ..models.base import Model, ModelRequest, Reply
 from ..tools.context import ToolContext
 
-__all__ = ["Again", "Middleware", "StepContext", "Stop", "TurnContext"]
+__all__ = ["Again", "CommandContext", "Middleware", "StepContext", "Stop", "TurnContext", "command", "plain_json"]
 
 D = TypeVar("D", default=Any)
 
@@ -30,6 +30,16 @@ def _said(text: object) -> str:
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput(f"expected some text, got {text!r}")
     return clean_text(text)
+
+
+def plain_json(what: str, data: Any) -> Any:
+    """Data as it will be read again. Raises InvalidInput if it is not plain JSON."""
+    try:
+        plain = json.loads(json.dumps(data, allow_nan=False))
+        codec.json_bytes(plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{what}: expected plain JSON data: {error}") from None
+    return plain
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -55,14 +65,11 @@ class _Effects:
         self._usage: dict[str, Usage] = {}
         self._warnings: list[str] = []
         self._summary: Summary | None = None
+        self._title = ""
 
     def tell(self, name: str, data: Any = None) -> None:
         """Tell subscribers an event of your own: :class:`~turnstate.Custom` with this name and plain data."""
-        try:
-            plain = json.loads(json.dumps(data, allow_nan=False))
-            codec.json_bytes([name, plain])
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(f"event {name!r}: expected plain JSON data: {error}") from None
+        _, plain = plain_json(f"event {name!r}", [name, data])
         self._events.append((name, plain))
 
     def count_usage(self, model: str, usage: Usage) -> None:
@@ -73,6 +80,10 @@ class _Effects:
         """Tell people something that they should know: :class:`~turnstate.Warned`."""
         self._warnings.append(_said(text))
 
+    def rename(self, title: str) -> None:
+        """Give the session another title; it is cut to 200 characters."""
+        self._title = _said(title)
+
     def effects(self) -> Effects:
         """What was collected. The engine takes it."""
         return Effects(
@@ -81,6 +92,7 @@ class _Effects:
             usage=dict(self._usage),
             warnings=tuple(self._warnings),
             summary=self._summary,
+            title=self._title,
         )
 
 
@@ -156,7 +168,10 @@ class StepContext(_Effects, Generic[D]):
 
 
 class TurnContext(_Effects, Generic[D]):
-    """What ``turn_ended`` is given: the turn's outcome, which is stored already."""
+    """What ``turn_ended`` is given: the turn's outcome, which is stored already.
+
+    ``model`` is the agent's, ``title`` the session's, ``turns`` how many turns there were, ``messages`` what is visible.
+    """
 
     def __init__(
         self,
@@ -168,6 +183,10 @@ class TurnContext(_Effects, Generic[D]):
         reason: str,
         error: Failure | None,
         usage: Usage,
+        model: Model,
+        title: str,
+        turns: int,
+        messages: Callable[[], Sequence[Message]],
     ) -> None:
         super().__init__()
         self.deps = deps
@@ -177,6 +196,79 @@ class TurnContext(_Effects, Generic[D]):
         self.reason = reason
         self.error = error
         self.usage = usage
+        self.model = model
+        self.title = title
+        self.turns = turns
+        self._visible = messages
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The visible messages, oldest first."""
+        return self._visible()
+
+
+class CommandContext(_Effects, Generic[D]):
+    """What a command is given. ``command_id`` is the same each time it is carried out, also after a crash."""
+
+    def __init__(
+        self,
+        deps: D,
+        *,
+        session_id: str,
+        command_id: str,
+        name: str,
+        model: Model,
+        messages: Callable[[], Sequence[Message]],
+    ) -> None:
+        super().__init__()
+        self.deps = deps
+        self.session_id = session_id
+        self.command_id = command_id
+        self.name = name
+        self.model = model
+        self._visible = messages
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The visible messages, oldest first."""
+        return self._visible()
+
+    def send(self, text: str) -> None:
+        """Say something to the model, as a person does who steers: it joins the running turn, or starts one."""
+        self._messages.append(_said(text))
+
+
+@attrs.frozen
+class CommandSpec:
+    """What is declared about a command: its name, and whether it may be carried out while a turn runs."""
+
+    name: str
+    active: bool
+
+
+Carry = TypeVar("Carry", bound=Callable[..., Awaitable[Any]])
+
+
+def command(name: str, *, active: bool = False) -> Callable[[Carry], Carry]:
+    """Make a method of a middleware the one that carries out a command.
+
+    The method is ``async def method(self, ctx: CommandContext, arguments: Mapping[str, Any])``; what it returns (plain JSON)
+    and what it did through ``ctx`` are committed together, and told with :class:`~turnstate.CommandEnded`. It runs again if
+    the process dies in it.
+
+    Args:
+        name: what clients call it by; unique in an agent.
+        active: whether it may be carried out while a turn runs; otherwise it is refused as busy then.
+    """
+
+    def mark(method: Carry) -> Carry:
+        setattr(method, MARK, CommandSpec(name, active))
+        return method
+
+    return mark
+
+
+MARK = "_turnstate_command"
 
 
 class Middleware(Generic[D]):
@@ -208,6 +300,16 @@ class Middleware(Generic[D]):
 
     async def turn_ended(self, ctx: TurnContext[D], /) -> None:
         """After a turn, before the next starts. It may run again if the process dies in it."""
+
+
+def commands_of(middleware: Middleware[Any]) -> dict[CommandSpec, Callable[..., Awaitable[Any]]]:
+    """The commands that a middleware carries out."""
+    found: dict[CommandSpec, Callable[..., Awaitable[Any]]] = {}
+    for attribute in dir(type(middleware)):
+        spec = getattr(getattr(type(middleware), attribute), MARK, None)
+        if isinstance(spec, CommandSpec):
+            found[spec] = getattr(middleware, attribute)
+    return found
 
 
 def has_hook(middleware: Middleware[Any], name: str) -> bool:
