@@ -91,6 +91,7 @@ from .turns import Turn
 from .views import MessageView, ThreadView
 
 if TYPE_CHECKING:
+    from .nested import child_session
     from .stores.sqlite import SQLiteStore
 
 __all__ = [
@@ -189,15 +190,20 @@ __all__ = [
     "TurnstateError",
     "Usage",
     "Warned",
+    "child_session",
     "command",
     "tool",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the store when it is first asked for, so that importing the package is quick."""
+    """Import what is large, or seldom used, when it is first asked for, so that importing the package is quick."""
     if name == "SQLiteStore":
         from .stores.sqlite import SQLiteStore
 
         return SQLiteStore
+    if name == "child_session":
+        from .nested import child_session
+
+        return child_session
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

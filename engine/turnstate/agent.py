@@ -15,7 +15,8 @@ from turnstate_states.rules import Limits, Rules, ToolSpec
 from .middleware.base import Middleware, commands_of, has_hook
 from .models.base import Model
 from .policy import AsDeclared, Policy
-from .tools import Tool, ToolSet
+from .tools import Tool, ToolContext, ToolSet
+from .tools.base import Approval
 
 __all__ = ["Agent", "Limits"]
 
@@ -110,6 +111,46 @@ class Agent(Generic[D]):
     def _spec(self, item: Tool[..., Any]) -> ToolSpec:
         return item.spec if type(self.policy) is AsDeclared else attrs.evolve(item.spec, approval="policy")
 
+    def as_tool(
+        self,
+        name: str,
+        description: str,
+        *,
+        approval: Approval = False,
+        exclusive: bool = False,
+        timeout: float | None = None,
+    ) -> Tool[[str, ToolContext[Any]], Awaitable[str]]:
+        """This agent as a tool of another one, which gives it a task as text and reads its answer.
+
+        Each call has a session of its own below that of the call (see :func:`turnstate.child_session`) with its own
+        checkpoint: after a crash it goes on where it stood. What a person is asked in there surfaces in the session above,
+        with the call's id in front (``m2.0/m3.0``), and is answered there. An interrupt ends both. Its tools get the deps
+        of the agent above.
+
+        Args:
+            name: what the model calls it.
+            description: what the model reads about it: what it can do, and when to use it.
+            approval, exclusive, timeout: as for :func:`~turnstate.tool`.
+
+        >>> from turnstate.testing import ScriptedModel
+        >>> Agent(ScriptedModel([])).as_tool("research", "Find out something.").name
+        'research'
+        """
+        from .nested import AgentTool
+
+        return AgentTool(self, name, description, approval=approval, exclusive=exclusive, timeout=timeout)
+
     def hooked(self, name: str) -> list[Middleware[Any]]:
         """The middleware that has this hook, in order."""
         return [item for item in self.middleware if has_hook(item, name)]
+
+
+def agents_of(agent: Agent[Any]) -> list[Agent[Any]]:
+    """An agent, and those that are its tools, or tools of those; each once."""
+    found = [agent]
+    for holder in found:
+        for tool in holder.tools.by_name.values():
+            inner = getattr(tool, "agent", None)
+            if isinstance(inner, Agent) and inner not in found:
+                found.append(inner)  # pyright: ignore[reportUnknownArgumentType]
+    return found

@@ -1,4 +1,4 @@
-"""Beginning a session with messages from elsewhere."""
+"""Beginning a session with messages from elsewhere, and holding a claim for a moment."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
@@ -16,32 +18,44 @@ from turnstate_states.thread import Thread, begin_session
 from .records import stored_commit
 from .stores.base import LIVE_OWNERS, Owner, Store, process_started
 
-__all__ = ["begin"]
+__all__ = ["begin", "claimed"]
 
 LEASE = 30.0
 
 
-async def begin(store: Store, session: str, thread: Thread, *, source: str = "", parent: str = "") -> None:
+@asynccontextmanager
+async def claimed(store: Store, session: str) -> AsyncGenerator[str, None]:
+    """Hold the claim on a session for a moment, without an engine; gives the owner's id.
+
+    Raises:
+        SessionInUse: an engine drives it.
+    """
+    now = time.time()
+    pid = os.getpid()
+    owner = Owner(uuid.uuid4().hex, socket.gethostname(), pid, process_started(pid), now + LEASE)
+    with trio.CancelScope(shield=True):
+        LIVE_OWNERS.add(owner.id)
+        await store.renew(owner)
+    try:
+        await store.claim(session, owner, now)
+        yield owner.id
+    finally:
+        with trio.CancelScope(shield=True):
+            LIVE_OWNERS.discard(owner.id)
+            await store.retire(owner.id)
+
+
+async def begin(store: Store, session: str, thread: Thread, *, source: str = "") -> None:
     """Write the first commit of a session, under a claim of its own.
 
     Raises:
         Refused: the session exists already.
         StoreError: it could not be written.
     """
-    now = time.time()
-    pid = os.getpid()
-    owner = Owner(uuid.uuid4().hex, socket.gethostname(), pid, process_started(pid), now + LEASE)
     metadata: dict[str, Any] = {"forked_from": source} if source else {}
-    commit = begin_session(session, thread, now=now, source=source, metadata=metadata)
-    commit.checkpoint.parent = parent
-    with trio.CancelScope(shield=True):
-        LIVE_OWNERS.add(owner.id)
-        try:
-            await store.renew(owner)
-            await store.claim(session, owner, now)
-            await store.commit(stored_commit(commit, owner.id))
-        except (StaleSession, SessionInUse):
-            raise Refused("conflict", f"session {session} exists already; choose another id") from None
-        finally:
-            LIVE_OWNERS.discard(owner.id)
-            await store.retire(owner.id)
+    commit = begin_session(session, thread, now=time.time(), source=source, metadata=metadata)
+    try:
+        async with claimed(store, session) as owner:
+            await store.commit(stored_commit(commit, owner))
+    except (StaleSession, SessionInUse):
+        raise Refused("conflict", f"session {session} exists already; choose another id") from None

@@ -12,13 +12,13 @@ import trio
 from turnstate_states import texts
 from turnstate_states.checkpoint import Commit
 from turnstate_states.events import CallProgress
-from turnstate_states.reports import Activity, CallChecked, CallDone
+from turnstate_states.reports import Activity, CallChecked, CallDone, CallSuspended
 from turnstate_states.transcript import Usage
 from turnstate_states.turn import Call
 
 from .deciding import Question, decide
 from .failures import describe, failure_in
-from .running import GRACE, CallTask, invoke_tool, run_check, run_tool, timed_out
+from .running import GRACE, CallTask, Suspended, invoke_tool, run_check, run_tool, timed_out
 from .tools import Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -111,6 +111,8 @@ class CallRunner:
         if call.permissions is not None:
             context.permissions = call.permissions
         context.decision = call.decision
+        context.nested = call.nested
+        context.engine = driver.engine
         return context
 
     async def _guarded(self, call: Call, task: CallTask, run: Any, key: Activity) -> None:
@@ -139,7 +141,9 @@ class CallRunner:
             return
         may_begin = functools.partial(self._may_begin, tool, task)
         done = await run_tool(tool, task, self._invocation(tool, call, task), may_begin)
-        if done is not None and task not in self._lingering:
+        if isinstance(done, Suspended):
+            driver.report(CallSuspended(key, call.id, done.nested, task.context.usage))
+        elif done is not None and task not in self._lingering:
             driver.report(CallDone(key, call.id, done.status, done.text, done.reason, task.context.usage, **done.more))
         elif done is None:
             for model, usage in task.context.usage.items():

@@ -14,10 +14,11 @@ from turnstate_states import codec
 from turnstate_states.checkpoint import Checkpoint, Commit
 from turnstate_states.core import SessionCore
 from turnstate_states.errors import InvalidInput, Refused, StoreError
-from turnstate_states.events import CallProgress, NumberedEvent, TurnEnded, TurnStarted
+from turnstate_states.events import CallProgress, CallSettled, NumberedEvent, TurnEnded, TurnStarted
 from turnstate_states.reports import PolicyDecided, Report, Stopped
 from turnstate_states.submissions import Interrupt, Receipt, Submission
 from turnstate_states.transcript import Transcript
+from turnstate_states.turn import Call
 from turnstate_states.values import Value
 
 from .activity_runner import ActivityRunner
@@ -105,7 +106,7 @@ class Driver:
         rules = self.agent.rules
         stored = await self.store.load(self.session)
         if stored is None:
-            self.core = SessionCore.new(self.session, rules, now=self.now())
+            self.core = SessionCore.new(self.session, rules, now=self.now(), parent=self.engine.parent)
             self.stored = self.core.checkpoint.copy()
         else:
             checkpoint = codec.decode_checkpoint(stored.checkpoint)
@@ -293,6 +294,18 @@ class Driver:
 
     async def _write(self, commit: Commit) -> None:
         await self.store.commit(stored_commit(commit, self.engine.owner.id))
+        given_up = [
+            event.call for event in commit.events if isinstance(event, CallSettled) and self._gave_up(event.call)
+        ]
+        if given_up:
+            from .nested import end_children
+
+            await end_children(self.store, self.session, [call.id for call in given_up], self.now)
+
+    def _gave_up(self, call: Call) -> bool:
+        """Whether a call ended before the agent below it did."""
+        tool = self.agent.tools.by_name.get(call.tool)
+        return hasattr(tool, "agent") and call.began > 0 and call.status not in ("ok", "error")
 
     def _tell(self, commit: Commit) -> None:
         self._inbox_taken.update(commit.taken)

@@ -19,7 +19,7 @@ from turnstate_states.errors import InvalidInput, StoreError
 from turnstate_states.stepping import compiled
 from turnstate_states.thread import read_thread
 
-from .agent import Agent
+from .agent import Agent, agents_of
 from .beginning import begin
 from .clock import Clock
 from .driver import Driver
@@ -33,6 +33,7 @@ from .running import GRACE, ThreadList
 from .serving import Worker
 from .session import Session
 from .stores.base import LIVE_OWNERS, Owner, Store, process_started
+from .tools import ToolContext
 
 __all__ = ["Engine"]
 
@@ -99,6 +100,8 @@ class Engine(Generic[D]):
         self._claiming = trio.Lock()
         self._claimed = False
         self._fetching = trio.Lock()
+        self.parent = ""
+        self._below: list[Engine[Any]] = []
 
     async def __aenter__(self) -> Engine[D]:
         if self._manager is not None:
@@ -165,9 +168,7 @@ class Engine(Generic[D]):
 
     async def _suspend(self) -> None:
         """Let running tools end within the grace, then cancel them and wait until all drivers are gone."""
-        self.closing = True
-        for driver in tuple(self._drivers.values()):
-            driver.wake()
+        self._close_soon()
         with trio.move_on_after(self.grace):
             await self._all_gone()
         for driver in tuple(self._drivers.values()):
@@ -176,6 +177,25 @@ class Engine(Generic[D]):
         with trio.move_on_after(GRACE + 1):
             await self._all_gone()
         await self._wait_for_threads()
+
+    def _close_soon(self) -> None:
+        """Start nothing any more, here and in the engines below."""
+        self.closing = True
+        for driver in tuple(self._drivers.values()):
+            driver.wake()
+        for engine in self._below:
+            engine._close_soon()
+
+    def below(self, agent: Agent[Any], ctx: ToolContext[Any]) -> Engine[Any]:
+        """An engine for the children of a call of this one's sessions, on the same store; it closes with this one."""
+        engine: Engine[Any] = Engine(agent, self.store, deps=lambda info: ctx.deps, grace=0)
+        engine.parent = ctx.session_id
+        self._below.append(engine)
+        return engine
+
+    def forget_below(self, engine: Engine[Any]) -> None:
+        """An engine below is gone."""
+        self._below.remove(engine)
 
     async def _all_gone(self) -> None:
         for driver in tuple(self._drivers.values()):
@@ -203,11 +223,19 @@ class Engine(Generic[D]):
             await self.store.__aexit__(None, None, None)
 
     async def _close_agent(self) -> None:
-        """Close what the agent's parts have open; one that fails keeps no other from it."""
+        """Close what the agent's parts have open; one that fails keeps no other from it.
+
+        The agents of engines below are closed with this one: their connections serve one call after the other.
+        """
+        if not self.parent:
+            for agent in agents_of(self.agent):
+                await self._close_parts(agent)
+
+    async def _close_parts(self, agent: Agent[Any]) -> None:
         parts: list[Model | Policy[Any] | Middleware[Any]] = [
-            self.agent.model,
-            self.agent.policy,
-            *self.agent.middleware,
+            agent.model,
+            agent.policy,
+            *agent.middleware,
         ]
         for part in parts:
             try:

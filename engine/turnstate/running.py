@@ -16,6 +16,7 @@ import trio
 from turnstate_states import texts
 from turnstate_states.content import ResultStatus, clean_text
 from turnstate_states.errors import ToolError
+from turnstate_states.turn import Nested
 from turnstate_states.values import Value
 
 from .failures import describe, ends_host, only
@@ -95,6 +96,18 @@ class CallTask:
         self.give_up_at = trio.current_time() + GRACE
 
 
+class Suspended(Exception):
+    """Raised by a call that cannot go on before a person answers the calls nested in it."""
+
+    def __init__(self, nested: tuple[Nested, ...]) -> None:
+        super().__init__("it waits for a person")
+        self.nested = nested
+
+
+class Abandoned(Exception):
+    """Raised by a call that was cut off because its engine closes: nothing is known of it, and it begins again."""
+
+
 @attrs.frozen(eq=False, repr=False)
 class Outcome(Value):
     """How a call went: its status, the text for the model, a short reason; ``more`` are other fields of the report."""
@@ -110,7 +123,7 @@ async def run_tool(
     task: CallTask,
     invoke: Callable[[], Awaitable[Any]],
     may_begin: Callable[[], Awaitable[bool]],
-) -> Outcome | None:
+) -> Outcome | Suspended | None:
     """Run a call by ``invoke`` to its end, once ``may_begin`` says so; None if it was cancelled: nothing is known of it.
 
     Exceptions of the tool become error results. KeyboardInterrupt, SystemExit and cancellation pass.
@@ -120,7 +133,7 @@ async def run_tool(
             return None
         await trio.lowlevel.checkpoint_if_cancelled()
         task.began = True
-        done: Outcome | None = None
+        done: Outcome | Suspended | None = None
         with trio.move_on_after(tool.timeout if tool.timeout is not None else float("inf")) as limit:
             done = await _outcome(tool, task, invoke, limit)
         if done is None and limit.cancel_called and not task.scope.cancel_called:
@@ -138,7 +151,7 @@ def timed_out(tool: Tool[..., Any]) -> Outcome:
 
 async def _outcome(
     tool: Tool[..., Any], task: CallTask, invoke: Callable[[], Awaitable[Any]], limit: trio.CancelScope
-) -> Outcome | None:
+) -> Outcome | Suspended | None:
     try:
         value = await invoke()
         text, more = as_output(value, tool.output_limit)
@@ -147,6 +160,10 @@ async def _outcome(
         return _failed(tool, clean_text(str(error)).strip() or "ToolError")
     except (trio.Cancelled, GeneratorExit):
         raise
+    except Suspended as suspended:
+        return suspended
+    except Abandoned:
+        return None
     except BaseException as error:
         host = ends_host(error)
         if host is not None:

@@ -36,7 +36,7 @@ from turnstate_states.submissions import (
 )
 from turnstate_states.thread import export_thread, fork_thread
 from turnstate_states.transcript import Message, Transcript
-from turnstate_states.turn import Call, Grant
+from turnstate_states.turn import Call, Decision, Grant
 
 from .beginning import begin
 from .inbox import post_and_wait
@@ -490,6 +490,24 @@ class Session(SessionHandle):
         if edits:
             said = Edit(said.id, _message_id(edits), said.parts, said.settings)
         return TurnManager(self._engine, self.id, said, explicit=id is not None, output=wanted)
+
+    async def hand_down(self, call: str, decision: Decision, edited: str | None, id: str) -> Receipt:
+        """Answer a call as it was answered in the session above; for agents that are tools."""
+        verdict: Verdict = "approve" if decision.verdict == "approve" else "deny"
+        said = Answer(
+            id,
+            (call,),
+            verdict,
+            edited if verdict == "approve" else None,
+            decision.for_session,
+            decision.reason,
+            decision.end_turn,
+            decision.by,
+            decision.option,
+            decision.text,
+            decision.answers,
+        )
+        return await self._submit(said, explicit=True)
 
     def retry(
         self, message: Message | str = "", *, settings: Mapping[str, Any] | None = None, id: str | None = None

@@ -108,7 +108,7 @@ def _answerable(
     decision = _decision(work, call, said)
     if call.decision is not None:
         same = attrs.evolve(call.decision, at=decision.at, by=decision.by) == decision
-        if same and (edited is None or "/" in name or call.edited == edited):
+        if same and (edited is None or call.edited == edited):
             return None
         raise Refused("conflict", f"call {name} was answered before, and otherwise ({call.decision.verdict})")
     _check_waits(work, call)
@@ -135,9 +135,10 @@ def _note(work: Work, call: Call, decision: Decision, edited: str | None, provid
         work.put_call(attrs.evolve(work.turn.calls[outer], decision=decision, edited=edited))
         return
     holder = work.turn.calls[outer]
+    late = holder.status != "asked" and holder.status != "allowed"
+    given = {"decision": decision, "edited": edited, "provided": provided, "late": late}
     answered = tuple(
-        attrs.evolve(nested, decision=decision, edited=edited, provided=provided) if nested.id == inner else nested
-        for nested in holder.nested
+        attrs.evolve(nested, **given) if nested.id == inner else nested for nested in holder.nested
     )
     work.put_call(attrs.evolve(holder, nested=answered))
 

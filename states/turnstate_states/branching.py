@@ -46,17 +46,19 @@ def change_thread(work: Work, change: Edit | Regenerate | Switch | Delete) -> No
     busy = turn is not None and not turn.closed
     if turn is not None and busy and (turn.state != "awaiting-approval" or turn.ending is not None):
         raise Refused("busy", "a model is reading this history: wait until the turn has ended, or interrupt it")
+    if work.checkpoint.pending is not None:
+        raise Refused("busy", "another change of the thread was accepted and is about to be made; wait for it")
     if busy:
         tell_to_end(work, Ending("superseded", SUPERSEDED, change.id))
         finish_ending(work)
-        if not work.rules.turn_ended:
-            close(work)
+    if isinstance(change, (Switch, Delete)):
+        _hold(work)
+    if busy and not work.rules.turn_ended:
+        close(work)
     settings = change.settings if isinstance(change, (Edit, Regenerate)) else {}
     work.checkpoint.pending = Pending(change.id, KINDS[type(change)], message.id, parts, settings)
     if work.turn_over:
         apply_pending(work)
-    elif isinstance(change, (Switch, Delete)):
-        _hold(work)
     work.changed = True
 
 
@@ -106,10 +108,8 @@ def apply_pending(work: Work) -> None:
         work.move(target.id if target.role == "user" else target.parent, "regenerate")
         start_turn(work, None, pending.id, pending.settings)
     elif pending.kind == "switch":
-        _hold(work)
         work.switch(target.id)
     else:
-        _hold(work)
         record = work.record_change(work.transcript.batch(target.id), "deleted")
         work.tell(Deleted, record, work.transcript.head)
 

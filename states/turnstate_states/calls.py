@@ -57,7 +57,7 @@ def propose_rest(work: Work) -> None:
 def ask_again(work: Work, grant: Grant) -> None:
     """An approval for the session is gone: what it allowed and has not started needs another."""
     for call in () if work.active is None else tuple(work.turn.calls.values()):
-        if call.status == "allowed" and call.grant == grant.id and call.decision is None:
+        if call.status == "allowed" and call.grant == grant.id and call.decision is None and not call.began:
             decide(work, attrs.evolve(call, status="proposed", grant=""))
 
 
@@ -125,13 +125,17 @@ def request_result(work: Work, call: Call, spec: ToolSpec) -> None:
 
 def suspend(work: Work, call: Call, nested: tuple[Nested, ...]) -> None:
     """Have a call wait for answers to calls nested in it; each is told."""
-    times = [inner.expires_at for inner in nested if inner.expires_at is not None]
-    asked = attrs.evolve(call, status="asked", wants="nested", nested=nested, expires_at=min(times, default=None))
-    told = {inner.id for inner in call.nested if inner.decision is None}
-    work.put_call(asked)
+    known = {inner.id: inner for inner in call.nested if inner.late or inner.decision is None}
+    nested = tuple(late if (late := known.get(inner.id)) is not None and late.late else inner for inner in nested)
+    if any(inner.late for inner in nested) or not nested:
+        work.put_call(attrs.evolve(call, status="allowed", wants="nested", nested=nested, expires_at=None))
+    else:
+        times = [inner.expires_at for inner in nested if inner.expires_at is not None]
+        expires = min(times, default=None)
+        work.put_call(attrs.evolve(call, status="asked", wants="nested", nested=nested, expires_at=expires))
     for inner in nested:
-        if inner.id not in told:
-            work.tell(ApprovalRequested if inner.wants == "decision" else ResultRequested, asked.view(inner))
+        if inner.id not in known:
+            work.tell(ApprovalRequested if inner.wants == "decision" else ResultRequested, call.view(inner))
 
 
 def covering_grant(work: Work, call: Call) -> Grant | None:
@@ -215,7 +219,8 @@ def start(work: Work, call: Call) -> None:
     if spec is not None and spec.outside:
         request_result(work, call, spec)
         return
-    started = attrs.evolve(call, status="started", began=call.began + 1)
+    nested = tuple(attrs.evolve(inner, late=False) for inner in call.nested)
+    started = attrs.evolve(call, status="started", began=call.began + 1, nested=nested)
     work.put_call(started)
     work.begun[call.id] = None
     work.tell(CallStarted, started)
@@ -238,9 +243,11 @@ def end_on_input(work: Work) -> None:
     if not running or not all(call in willing for call in running):
         return
     for call in willing:
-        if call.status in ("started", "checking"):
+        if call.status == "asked":
+            continue
+        if call.began:
             settle(work, call, "unknown", texts.unknown("after active input"), "active input")
-        elif call.status != "asked":
+        else:
             settle(work, call, "not-run", texts.not_run("newer input came"), "active input")
 
 

@@ -25,7 +25,7 @@ class Queued(Value):
     """A message that waits.
 
     ``event`` is the number of the event that holds its parts, which are not stored here again; ``sent`` that of the event
-    that told it first.
+    that told it first. ``first``: it is to start the very next turn, and what is to steer after it was sent joins that.
     """
 
     id: str
@@ -33,6 +33,7 @@ class Queued(Value):
     parts: tuple[UserPart, ...] = attrs.field(default=(), repr=False)
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any], repr=False)
     sent: int = 0
+    first: bool = False
 
 
 @attrs.frozen(eq=False, repr=False)

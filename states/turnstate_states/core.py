@@ -89,9 +89,9 @@ class SessionCore:
         self._prepared: Prepared | None = None
 
     @classmethod
-    def new(cls, session: str, rules: Rules, *, now: float) -> SessionCore:
-        """A session that nobody has said anything to."""
-        return cls(Checkpoint(session, now, updated_at=now), Transcript(), rules)
+    def new(cls, session: str, rules: Rules, *, now: float, parent: str = "") -> SessionCore:
+        """A session that nobody has said anything to; ``parent`` is the one above it, if there is one."""
+        return cls(Checkpoint(session, now, updated_at=now, parent=parent), Transcript(), rules)
 
     def copy(self) -> SessionCore:
         """An independent copy, for looking ahead; take it between commits."""

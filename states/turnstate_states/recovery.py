@@ -8,7 +8,7 @@ from . import texts
 from .calls import covering_grant, decide, expire, fault, settle
 from .events import StepEnded
 from .steps import end, enter_attempt, finish_ending, limit_reached
-from .turn import Call, Failure
+from .turn import Call, Failure, Permissions
 from .work import Work
 
 __all__ = ["recover"]
@@ -67,12 +67,15 @@ def _recover_call(work: Work, call: Call) -> None:
             settle(work, call, "unknown", texts.unknown(AFTER_RESTART), AFTER_RESTART)
         return
     wrong = fault(work, call)
-    if wrong is not None:
+    if wrong is not None and call.began:
+        settle(work, call, "unknown", texts.unknown(wrong), AFTER_RESTART)
+    elif wrong is not None:
         settle(work, call, "error", wrong)
     elif call.status == "proposed":
         decide(work, call)
-    elif call.status == "allowed" and call.decision is None and not call.nested and _tightened(work, call):
-        decide(work, attrs.evolve(call, status="proposed", grant=""))
+    elif call.status == "allowed" and call.decision is None and not call.began and _tightened(work, call):
+        most = call.permissions or Permissions()
+        decide(work, attrs.evolve(call, status="proposed", grant="", permissions=most))
 
 
 def _tightened(work: Work, call: Call) -> bool:

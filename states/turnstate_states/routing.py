@@ -89,9 +89,9 @@ def route(work: Work, submission: Submission) -> str:
 
 
 def _busy(work: Work) -> TurnState | None:
-    """The turn that is not over yet: active, or ended with its hooks still to run."""
+    """The turn that is not over yet: active, or ended with its hooks, or the change that they hold up, still to come."""
     turn = work.checkpoint.turn
-    return None if turn is None or turn.closed else turn
+    return None if turn is None or (turn.closed and work.checkpoint.pending is None) else turn
 
 
 def _send(work: Work, send: Send) -> str:
@@ -104,29 +104,32 @@ def _send(work: Work, send: Send) -> str:
         start_turn(work, send.parts, send.id, send.settings)
         return work.turn.id
     turn = work.active
-    delivery = send.delivery if turn is not None else "queue"
+    delivery = send.delivery
     if delivery == "supersede" and _superseded(work):
         delivery = "steer"  # of the turn that the message before it is about to start
+    elif delivery == "steer" and turn is None:
+        delivery = "queue"
     number = work.tell(MessageQueued, send.id, send.parts, delivery, send.settings)
-    item = Queued(send.id, number, send.parts, send.settings, number)
+    first = delivery == "supersede" and checkpoint.pending is None
+    item = Queued(send.id, number, send.parts, send.settings, number, first)
+    if turn is None:
+        checkpoint.held = False
     if delivery == "steer":
         checkpoint.steers = (*checkpoint.steers, item)
         return work.turn.id
-    if delivery == "supersede":
-        checkpoint.queue = (item, *checkpoint.queue)
-        if turn is not None and turn.ending is None:
-            tell_to_end(work, Ending("superseded", SUPERSEDED, send.id))
+    if delivery == "queue":
+        checkpoint.queue = (*checkpoint.queue, item)
         return ""
-    checkpoint.queue = (*checkpoint.queue, item)
-    if turn is None:
-        checkpoint.held = False
+    checkpoint.queue = (item, *checkpoint.queue)
+    if turn is not None and turn.ending is None:
+        tell_to_end(work, Ending("superseded", SUPERSEDED, send.id))
     return ""
 
 
 def _superseded(work: Work) -> bool:
-    """Whether a message that is to start the next turn ends this one already."""
-    turn = work.active
-    return turn is not None and turn.ending is not None and turn.ending.outcome == "superseded"
+    """Whether a message waits already that is to start the next turn in the place of this one."""
+    turn, queue = work.active, work.checkpoint.queue
+    return bool(queue) and queue[0].first and (turn is None or turn.ending is not None)
 
 
 def start_waiting(work: Work) -> None:

@@ -306,24 +306,24 @@ def _ended(work: Work, outcome: Outcome, reason: str, error: Failure | None) -> 
     turn.clock = turn.overflow = None
     told, turn.ending = turn.ending, None
     turn.not_before = 0.0
-    _keep_waiting(work, outcome, told)
+    _keep_waiting(work)
     # Whoever wrote after the turn was told to end knew that, and wants the next one to start.
     written_after = told is not None and any(item.sent > told.event for item in checkpoint.queue)
     checkpoint.held = outcome in KEPT_WAITING and not written_after
 
 
-def _keep_waiting(work: Work, outcome: Outcome, told: Ending | None) -> None:
+def _keep_waiting(work: Work) -> None:
     """Move steers that no request took to the front of the queue.
 
     A superseding message stands before them; what was to steer after it was sent is meant for its turn, and joins that.
     """
     checkpoint = work.checkpoint
-    since = told.event if told is not None and outcome == "superseded" else math.inf
-    first = tuple(item for item in checkpoint.queue if item.sent >= since)
-    rest = tuple(item for item in checkpoint.queue if item.sent < since)
-    older = tuple(item for item in checkpoint.steers if item.sent < since)
-    checkpoint.queue = (*first, *older, *rest)
-    checkpoint.steers = tuple(item for item in checkpoint.steers if item.sent >= since)
+    queue, steers = checkpoint.queue, checkpoint.steers
+    first = queue[:1] if queue and queue[0].first else ()
+    since = first[0].sent if first else math.inf
+    older = tuple(item for item in steers if item.sent < since)
+    checkpoint.queue = (*first, *older, *queue[len(first) :])
+    checkpoint.steers = tuple(item for item in steers if item.sent >= since)
 
 
 def close(work: Work) -> None:

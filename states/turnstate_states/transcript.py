@@ -157,15 +157,13 @@ class Transcript:
 
     def _change(self, record: Message) -> None:
         shown = self._tree.change(record)
-        if record.status != "deleted":
-            self.path = [self._tree.by_id[message.id] for message in self.path]
-            return
         head = self.head
         if head in record.changes:
             while head is not None and head in record.changes:
                 head = shown[head]
             head = self._tree.leaf(head)
-        if head != self.head or any(message.id in shown for message in self.path):
+        changed = set(record.changes)
+        if head != self.head or any(message.id in changed for message in self.path):
             self._show_path(head)
 
     def move(self, head: str | None) -> None:

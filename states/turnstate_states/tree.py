@@ -25,6 +25,7 @@ class Tree:
         self.by_id: dict[str, Message] = {}
         self.chosen: dict[str, str] = dict(chosen)
         self._children: dict[str, list[str]] | None = None
+        self._written: dict[str, int] | None = None
         records: list[Message] = []
         for message in messages:
             if message.changes:
@@ -87,6 +88,8 @@ class Tree:
         self.chosen.pop(parent, None)
         if self._children is not None:
             self._children.setdefault(parent, []).append(message.id)
+        if self._written is not None:
+            self._written[message.id] = len(self._written)
 
     def change(self, record: Message) -> Mapping[str, str | None]:
         """Apply a record of a change.
@@ -129,6 +132,12 @@ class Tree:
                 metadata = {key: value for key, value in laid.items() if value is not None}
                 self.by_id[name] = attrs.evolve(message, metadata=metadata)
 
+    def _place(self, message: str) -> int:
+        """Where a message stands among all that were written; deleted ones keep their place."""
+        if self._written is None:
+            self._written = {name: at for at, name in enumerate(self.by_id)}
+        return self._written[message]
+
     def _delete(self, message: Message) -> None:
         """Take a message out; its followers take its place, and branches stay in the order they were written."""
         followers = self._followers()
@@ -139,8 +148,7 @@ class Tree:
             self.by_id[name] = attrs.evolve(self.by_id[name], parent=message.parent)
         rest = [name for name in followers[parent] if name != message.id] + moved
         if moved and len(rest) > len(moved):
-            written = {name: at for at, name in enumerate(self.by_id)}
-            rest.sort(key=written.__getitem__)
+            rest.sort(key=self._place)
         if rest:
             followers[parent] = rest
         else:

@@ -99,7 +99,7 @@ class Nested(Value):
     """A call of a session below this one that waits for a person: its id there, what is wanted, and what was answered.
 
     ``arguments`` is JSON text; ``provided`` is a result from outside, as the fields of a
-    :class:`~turnstate.states.Provide`.
+    :class:`~turnstate.states.Provide`. ``late``: it was answered while the call around it ran, which may not have seen that.
     """
 
     id: str
@@ -112,6 +112,7 @@ class Nested(Value):
     decision: Decision | None = None
     edited: str | None = None
     provided: Mapping[str, Any] | None = None
+    late: bool = False
 
 
 @attrs.frozen(eq=False, repr=False)

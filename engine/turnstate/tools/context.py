@@ -9,7 +9,7 @@ from typing import Any, Generic
 from typing_extensions import TypeVar
 
 from turnstate_states.transcript import Usage
-from turnstate_states.turn import Decision, Permissions
+from turnstate_states.turn import Decision, Nested, Permissions
 
 __all__ = ["ToolContext"]
 
@@ -21,6 +21,7 @@ class ToolContext(Generic[D]):
 
     ``permissions`` are what the policy's verdict gives this call: a tool that reaches further must look at them.
     ``decision`` is what a person said about it, with what they chose or wrote; None where nobody was asked.
+    ``nested`` and ``engine`` are for tools that run an agent.
     ``idempotency_key`` is the same each time this call is begun, also after a crash. ``cancelled`` becomes true when the
     turn ends or the call times out: a function in a thread should look at it, since nobody can end a thread.
     """
@@ -42,6 +43,8 @@ class ToolContext(Generic[D]):
         self.tool = tool
         self.permissions = Permissions()
         self.decision: Decision | None = None
+        self.nested: tuple[Nested, ...] = ()
+        self.engine: Any = None
         self.usage: dict[str, Usage] = {}
         self._progress = progress
         self._cancelled = threading.Event()
