@@ -32,7 +32,8 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(str|int|float|bool|bytes|object|dict|list|tuple|set|frozenset|type|None|optional|Ellipsis|\.\.\.)"),
     (r"py:.*", r"(Exception|BaseException|ValueError|TracebackType|types\.TracebackType|ABC|abc\.ABC|Path)"),
     (r"py:.*", r"(Any|Callable|Awaitable|AsyncIterator|Iterable|Mapping|Sequence|Literal|Generic|Protocol|ParamSpec)"),
-    (r"py:(class|obj)", r"(turnstate\.\w+(\.\w+)?\.)?(D|P|R|S|Out)|os\.PathLike"),
+    (r"py:(class|obj)", r"(turnstate\.\w+(\.\w+)?\.)?(D|P|R|S|Out|Handle|Carry)|os\.PathLike"),
+    (r"py:class", r"turnstate\.tools\.base\.Tool\[.*"),  # with its arguments
     (r"py:.*", r"(AbstractAsyncContextManager|contextlib\..*|enum\..*|builtins\..*|functools\..*|inspect\..*|ssl\..*)"),
 ]
 autodoc_member_order = "bysource"
@@ -47,11 +48,12 @@ doctest_test_doctest_blocks = ""
 PUBLIC = (
     "turnstate",
     "turnstate.models",
-    "turnstate.models.http",
-    "turnstate.models.openai_settings",
-    "turnstate.models.openai_responses_settings",
-    "turnstate.models.anthropic_settings",
-    "turnstate.models.gemini_settings",
+    "turnstate.models.wire.http",
+    "turnstate.models.wire.http_model",
+    "turnstate.models.openai_chat.settings",
+    "turnstate.models.openai_responses.settings",
+    "turnstate.models.anthropic.settings",
+    "turnstate.models.gemini.settings",
     "turnstate.policy",
     "turnstate.stores",
     "turnstate.states",

@@ -57,6 +57,7 @@ from turnstate_states.events import (
     Warned,
 )
 from turnstate_states.rules import Limits
+from turnstate_states.statuses import CallDisplay, MessageDisplay
 from turnstate_states.submissions import Receipt
 from turnstate_states.transcript import Message, Usage
 from turnstate_states.turn import Call, Failure, Grant
@@ -82,7 +83,8 @@ from .errors import (
 from .middleware.base import Again, CommandContext, Middleware, StepContext, Stop, TurnContext, command
 from .models.base import Model, ModelRequest, Reply
 from .policy import Allow, AsDeclared, Ask, Deny, Policy
-from .results import Result, SessionInfo
+from .reading import SessionFilter
+from .results import Result, SessionInfo, SessionPage
 from .session import Session, SessionHandle
 from .stores.base import Store
 from .stores.memory import MemoryStore
@@ -106,6 +108,7 @@ __all__ = [
     "Call",
     "CallAnswered",
     "CallDelta",
+    "CallDisplay",
     "CallProgress",
     "CallProposed",
     "CallSettled",
@@ -135,6 +138,7 @@ __all__ = [
     "MemoryStore",
     "Message",
     "MessageAdded",
+    "MessageDisplay",
     "MessageEdited",
     "MessageQueued",
     "MessageRemoved",
@@ -163,9 +167,11 @@ __all__ = [
     "SQLiteStore",
     "Session",
     "SessionChanged",
+    "SessionFilter",
     "SessionHandle",
     "SessionInUse",
     "SessionInfo",
+    "SessionPage",
     "StaleSession",
     "StepContext",
     "StepEnded",

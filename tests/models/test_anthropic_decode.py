@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnstate.models.anthropic_blocks import PROTOCOL, read_messages_usage
-from turnstate.models.anthropic_decode import MessageDecoder
+from tests.models.decoding import Delta, decoded, failure
+from turnstate.models.anthropic import PROTOCOL
+from turnstate.models.anthropic.decode import MessageDecoder
+from turnstate.models.anthropic.usage import read_usage
 from turnstate.models.base import Reply
-from turnstate.models.openai_errors import response_error
+from turnstate.models.wire.errors import response_error
 from turnstate_states.content import Citation, Hosted, Reasoning, Text, ToolCall
 from turnstate_states.errors import ModelError
 from turnstate_states.transcript import Usage
-
-Delta = tuple[str, str, int]
 
 
 def event(kind: str, **fields: Any) -> bytes:
@@ -57,19 +57,11 @@ OVERLOADED = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_e
 
 
 def decode(*pieces: bytes) -> tuple[Reply, list[Delta]]:
-    deltas: list[Delta] = []
-    decoder = MessageDecoder("claude", lambda kind, text, slot: deltas.append((kind, text, slot)))
-    for data in pieces:
-        decoder.feed(data)
-    decoder.end()
-    return decoder.reply(), deltas
+    return decoded(lambda on_delta: MessageDecoder("claude", on_delta), pieces, to_the_end=True)
 
 
 def fails(*pieces: bytes) -> ModelError:
-    with pytest.raises(ModelError) as caught:
-        decode(*pieces)
-    assert "\n" not in str(caught.value)
-    return caught.value
+    return failure(lambda: decode(*pieces))
 
 
 def calls(reply: Reply) -> list[tuple[str, str, str]]:
@@ -407,7 +399,7 @@ def test_usage_is_cumulative(start: Any, deltas: list[Any], usage: Usage) -> Non
 
 def test_usage_of_messages_adds_up() -> None:
     """Case 105: usage of two messages is summed, each counted once."""
-    one = read_messages_usage({"input_tokens": 25, "output_tokens": 15})
+    one = read_usage({"input_tokens": 25, "output_tokens": 15})
     assert one + one == Usage(50, 30)
 
 

@@ -1,36 +1,24 @@
-"""Requests to servers of Anthropic Messages: what is on the wire, and that nothing is encoded twice."""
+"""Requests to servers of Anthropic Messages: what is on the wire."""
 
 from __future__ import annotations
 
 import base64
-import json
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from tests.models.anthropic_rules import check
-from turnstate.models.anthropic_encode import MessageEncoder
-from turnstate.models.anthropic_parts import EMPTY
-from turnstate.models.anthropic_settings import check_messages_body, check_messages_settings
-from turnstate.models.anthropic_turns import GO_ON
+from tests.models.requests import TOOL, blank_history, call, message, request, result
+from turnstate.models.anthropic.encode import MessageEncoder
+from turnstate.models.anthropic.layout import GO_ON
+from turnstate.models.anthropic.settings import check_messages_settings
 from turnstate.models.base import ModelRequest, ToolDefinition
-from turnstate_states.content import Audio, File, Hosted, Image, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
-from turnstate_states.errors import InvalidInput
-from turnstate_states.transcript import Message, Role
+from turnstate.models.wire.encoding import EMPTY
+from turnstate_states.content import Audio, File, Hosted, Image, Part, Reasoning, Refusal, Text
+from turnstate_states.transcript import Message
 
-COUNTER = iter(range(1_000_000))
-TOOL = ToolDefinition("f", "does it", {"type": "object", "properties": {}})
 PNG = "data:image/png;base64,AAAA"
-
-
-def message(role: Role, *parts: Part | str, id: str = "", **more: Any) -> Message:
-    made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
-    return Message(id or f"m{next(COUNTER)}", None, "t1", role, made, 0.0, **more)
-
-
-def request(*messages: Message, instructions: str = "", **more: Any) -> ModelRequest:
-    return ModelRequest("s", "t1.1.1", instructions, messages, **more)
 
 
 def encoder(model: str = "claude", **more: Any) -> MessageEncoder:
@@ -49,14 +37,6 @@ def turns(*given: Message, **more: Any) -> list[dict[str, Any]]:
 
 def texts(turn: dict[str, Any]) -> list[str]:
     return [block["text"] for block in turn["content"]]
-
-
-def call(id: str, arguments: str = "{}", provider_id: str = "", name: str = "f") -> ToolCall:
-    return ToolCall(id, name, arguments, provider_id=provider_id)
-
-
-def result(call: str, text: str = "ok", **more: Any) -> Message:
-    return message("tool", ToolResult(call, text, **more))
 
 
 def test_the_body_of_a_request() -> None:
@@ -131,47 +111,8 @@ def test_tools() -> None:
     assert not {"tools", "tool_choice"} & set(body(request(message("user", "x")), settings={"tool_choice": "auto"}))
 
 
-BAD: list[tuple[dict[str, Any], str]] = [
-    ({"temprature": 1}, "temperature"),
-    ({"seed": 1}, "extra_body"),
-    ({"temperature": float("nan")}, "a finite number"),
-    ({"max_tokens": 0}, "a positive whole number"),
-    ({"stop": [" "]}, "not blank"),
-    ({"tool_choice": "f"}, "required"),
-    ({"tool_choice": {"name": "f"}}, "required"),
-    ({"hosted_tools": [{}]}, "type and name"),
-    ({"hosted_tools": [1]}, "list of mappings"),
-    ({"thinking_budget": 5}, "1024"),
-    ({"thinking_budget": 2000, "max_tokens": 2000}, "larger"),
-    ({"thinking": {"type": "enabled", "budget_tokens": 2000}, "max_tokens": 10}, "larger"),
-    ({"thinking": {}, "thinking_budget": 2000}, "either"),
-    ({"cache": "2h"}, "5m"),
-    ({"cache": 1}, "5m"),
-    ({"metadata": {"a": float("inf")}}, "metadata"),
-    ({"user": "\ud800"}, "user"),
-]
-
-
-@pytest.mark.parametrize(("settings", "text"), BAD)
-def test_bad_settings(settings: dict[str, Any], text: str) -> None:
-    """A setting that is not known or does not fit is refused with a text that says what would do."""
-    with pytest.raises(InvalidInput, match=text):
-        check_messages_settings(settings)
-
-
-@pytest.mark.parametrize(
-    "fields", [{"messages": []}, {"stream": False}, {"tools": []}, {"system": ""}, {"x": float("nan")}]
-)
-def test_bad_extra_body(fields: dict[str, Any]) -> None:
-    """Extra fields cannot replace what the adapter makes, and must be JSON."""
-    with pytest.raises(InvalidInput, match="extra_body"):
-        check_messages_body(fields)
-
-
-def test_numbers_that_are_not_finite_never_reach_the_wire() -> None:
-    """Case 34: a tool whose schema holds NaN is refused; in what a provider gave it costs only that block."""
-    with pytest.raises(InvalidInput, match="tools"):
-        body(request(message("user", "x"), tools=(ToolDefinition("f", "", {"maximum": float("nan")}),)))
+def test_what_is_no_json_costs_only_its_block() -> None:
+    """Case 34: a number that is not finite, or half a character, in what a provider gave is left out with its block."""
     odd = {"anthropic_messages": {"block": {"type": "x", "a": float("nan")}, "citations": ["\ud800"]}}
     [_, said, _] = turns(message("user", "x"), message("assistant", Hosted("x", provider=odd), Text("a", provider=odd)))
     assert said["content"] == [{"type": "text", "text": "a"}]
@@ -284,26 +225,6 @@ def test_ids_are_valid_and_unique() -> None:
     assert ids == [["a", "m1_1", "m1_2", "m1_3"], ["m2_0", "m2_1"]]
 
 
-@pytest.mark.parametrize(
-    ("sent", "wire"),
-    [
-        ('{"a": 1.0,  "a": 2}', '{"a": 1.0,  "a": 2}'),
-        ("", "{}"),
-        (" \n", "{}"),
-        ('{"a": ', '{"_raw":"{\\"a\\": "}'),
-        ("[1]", '{"_raw":"[1]"}'),
-        ('{"a": NaN}', '{"_raw":"{\\"a\\": NaN}"}'),
-        ('{"a": "\\ud800"}', '{"_raw":"{\\"a\\": \\"\\\\ud800\\"}"}'),
-        ("[" * 5_000, '{"_raw":"' + "[" * 5_000 + '"}'),
-    ],
-)
-def test_input_on_the_wire_is_an_object(sent: str, wire: str) -> None:
-    """Cases 20, 34 and 94: arguments that are no JSON object are wrapped, all others go back byte for byte."""
-    data = encoder().encode(request(message("user", "x"), message("assistant", call("m1.0", sent))))
-    assert b'"input":' + wire.encode() + b"}" in data
-    check(data)
-
-
 def test_made_up_tool_names_are_made_valid() -> None:
     """A name that the API would refuse for ever is changed."""
     names = ["a b", "", "x" * 200]
@@ -315,16 +236,7 @@ def test_made_up_tool_names_are_made_valid() -> None:
 
 def test_no_blank_text_is_sent() -> None:
     """Case 45: blank replies, results and additions never become blank text, and every turn keeps its place."""
-    history = [
-        message("user", "a"),
-        message("assistant", "\n\n", status="incomplete"),
-        message("user", "b"),
-        message("assistant"),
-        message("user", "c"),
-        message("assistant", "\n", call("m1.0")),
-        result("m1.0", " "),
-        message("assistant", Reasoning("hm")),
-    ]
+    history = [*blank_history(), message("assistant", Reasoning("hm"))]
     found = turns(*history, instructions=" \n", additions=["", " "])
     assert [turn["role"] for turn in found] == ["user", "assistant"] * 3 + ["user"]
     assert [texts(found[n]) for n in (1, 3)] == [[EMPTY], [EMPTY]]
@@ -374,28 +286,6 @@ def test_marks_for_the_cache(cache: Any, mark: dict[str, str]) -> None:
     assert b"cache_control" not in encoder(settings={"cache": False}).encode(sent)
 
 
-def test_a_step_encodes_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was encoded for one request is reused by the next, unless a message with its id is another object."""
-    one, cache = encoder(), dict[Any, Any]()
-    history = [message("user", f"text {n}", id=f"m{n}") for n in range(5)]
-    before = one.encode(request(*history, tools=(TOOL,), cache=cache))
-    seen: list[str] = []
-    original = MessageEncoder._message  # pyright: ignore[reportPrivateUsage]
-
-    def watched(self: MessageEncoder, message: Message, *rest: Any) -> Any:
-        seen.append(message.id)
-        return original(self, message, *rest)
-
-    monkeypatch.setattr(MessageEncoder, "_message", watched)
-    assert one.encode(request(*history, tools=(TOOL,), cache=cache)) == before
-    assert not seen
-    history[3] = message("user", "other", id="m3")
-    assert b"other" in one.encode(request(*history, message("user", "new", id="m9"), tools=(TOOL,), cache=cache))
-    assert seen == ["m3", "m9"]
-    other = check(one.encode(request(*history, tools=(ToolDefinition("g", "", {}),), cache=cache)))
-    assert other["tools"][0]["name"] == "g"
-
-
 def test_old_models_get_fewer_tokens() -> None:
     """A default that an old model would refuse is not sent to it."""
     sent = request(message("user", "x"))
@@ -404,11 +294,3 @@ def test_old_models_get_fewer_tokens() -> None:
         for name in ("claude-3-haiku-20240307", "claude-3-5-haiku", "claude-opus-5")
     ]
     assert counts == [4096, 8192, 16_384]
-
-
-def test_text_is_sent_as_utf8() -> None:
-    """Text of every script arrives as it was; NUL and quotes are escaped."""
-    text = 'é日🌍\u2028\x00"\\'
-    assert texts(turns(message("user", text))[0]) == [text]
-    assert "é日🌍".encode() in encoder().encode(request(message("user", text)))
-    assert json.loads(encoder().encode(request(message("user", text))))

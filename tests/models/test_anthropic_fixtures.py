@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,20 +11,21 @@ import attrs
 import pytest
 
 from tests.models.anthropic_rules import check as accepted
-from turnstate.models.anthropic_blocks import PROTOCOL, read_messages_usage
-from turnstate.models.anthropic_decode import MessageDecoder
-from turnstate.models.anthropic_encode import MessageEncoder
+from tests.models.decoding import Delta, decoded
+from tests.models.recordings import answers, beginnings, events_of, load, needs_recordings, streams, ways
+from turnstate.models.anthropic import PROTOCOL
+from turnstate.models.anthropic.decode import MessageDecoder
+from turnstate.models.anthropic.encode import MessageEncoder
+from turnstate.models.anthropic.usage import read_usage
 from turnstate.models.base import ModelRequest, Reply
-from turnstate.models.openai_errors import response_error
+from turnstate.models.wire.errors import response_error
 from turnstate_states.content import Hosted, Reasoning, Text, ToolCall, ToolResult
 from turnstate_states.errors import ModelError
 from turnstate_states.transcript import Message
 
-SHARED = os.environ.get("TURNSTATE_SHARED", "")
-FOLDER = Path(SHARED) / "fixtures" / "anthropic_messages"
-FILES = sorted(FOLDER.glob("*.sse")) + sorted(FOLDER.glob("*.body")) if SHARED else []
+FILES = answers("anthropic_messages")
 
-pytestmark = pytest.mark.skipif(not FILES, reason="TURNSTATE_SHARED does not name a folder with recorded traffic")
+pytestmark = needs_recordings
 
 MCP = {
     "repoName": "pydantic/pydantic-ai",
@@ -44,11 +44,6 @@ KINDS = {
     "BadRequestError": {"invalid-request", "context-overflow"},
 }
 """The kinds that an exception of the SDK may be with us."""
-
-
-def load(file: Path, what: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{file.stem}.{what}").read_text())
-    return found
 
 
 def of_whole(whole: dict[str, Any]) -> dict[str, Any]:
@@ -82,20 +77,14 @@ def wanted(file: Path) -> dict[str, Any]:
         "blocks": expected["block_types"],
         "citations": expected["citations"],
         "stop": expected["stop_reason"],
-        "usage": read_messages_usage(expected["usage"]),
+        "usage": read_usage(expected["usage"]),
     }
     found.update(DIFFERENT.get(file.stem, {}))
     return found
 
 
-def decode(pieces: list[bytes]) -> tuple[Reply, list[tuple[str, str, int]]]:
-    deltas: list[tuple[str, str, int]] = []
-    decoder = MessageDecoder("asked", lambda kind, text, slot: deltas.append((kind, text, slot)))
-    for piece in pieces:
-        if decoder.feed(piece):
-            break
-    decoder.end()
-    return decoder.reply(), deltas
+def decode(pieces: list[bytes]) -> tuple[Reply, list[Delta]]:
+    return decoded(lambda on_delta: MessageDecoder("asked", on_delta), pieces)
 
 
 def kind_of(part: Any) -> str:
@@ -154,28 +143,20 @@ def test_recorded_answers(file: Path) -> None:
         assert error.kind in KINDS[expected["error"]["type"]]
         assert error.status == about["status"]
         return
-    ways = [[data], data.splitlines(keepends=True)]
-    spread = 60 if len(data) < 50_000 else 10
-    ways += [[data[:place], data[place:]] for place in range(1, len(data), max(1, len(data) // spread))]
-    if len(data) < 6000:
-        ways.append([data[place : place + 1] for place in range(len(data))])
-    for pieces in ways:
+    for pieces in ways(data, spread=60 if len(data) < 50_000 else 10):
         check(file, pieces)
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if file.suffix == ".sse"], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", streams("anthropic_messages"), ids=lambda file: file.stem)
 def test_cut_answers(file: Path) -> None:
     """Case 8: an answer that is cut before ``message_stop`` is never complete, wherever the cut is."""
-    data = file.read_bytes().replace(b"\r\n", b"\n")
-    events = data.split(b"\n\n")
+    events = events_of(file)
     last = next(n for n, event in enumerate(events) if b"message_stop" in event)
     step = max(1, last // 40)
-    for n in [*range(0, last, step), last]:
-        before = b"".join(event + b"\n\n" for event in events[:n])
-        for half in (b"", events[n][: len(events[n]) // 2]):
-            with pytest.raises(ModelError) as caught:
-                decode([before + half])
-            assert (caught.value.kind, caught.value.retryable) == ("cut", True)
+    for beginning in beginnings(events, [*range(0, last, step), last]):
+        with pytest.raises(ModelError) as caught:
+            decode([beginning])
+        assert (caught.value.kind, caught.value.retryable) == ("cut", True)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.anthropic_rules import check, sign
-from turnstate.models.anthropic_decode import MessageDecoder
-from turnstate.models.anthropic_encode import MessageEncoder
-from turnstate.models.anthropic_settings import check_messages_settings
+from turnstate.models.anthropic.decode import MessageDecoder
+from turnstate.models.anthropic.encode import MessageEncoder
+from turnstate.models.anthropic.settings import check_messages_settings
 from turnstate.models.base import ModelRequest, Reply, ToolDefinition
 from turnstate_states.content import Citation, Hosted, Image, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from turnstate_states.transcript import Conversation, Message

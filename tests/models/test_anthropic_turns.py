@@ -10,7 +10,7 @@ import trio
 
 from tests.models.anthropic_rules import check, sign
 from turnstate import Agent, Engine, MemoryStore, TurnFailed, tool
-from turnstate.models.anthropic import Anthropic
+from turnstate.models import Anthropic
 from turnstate.testing.byte_server import ByteServer, Step, head, serving
 
 OVERLOADED = json.dumps({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}).encode()

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.models.decoding import Delta, decoded, failure
 from turnstate.models.base import Reply
-from turnstate.models.gemini_decode import GeminiDecoder
-from turnstate.models.gemini_errors import response_error
-from turnstate.models.gemini_reading import read_usage
+from turnstate.models.gemini.decode import GeminiDecoder
+from turnstate.models.gemini.errors import response_error
+from turnstate.models.gemini.usage import read_usage
 from turnstate_states.content import Audio, Citation, File, Hosted, Image, Reasoning, Text, ToolCall
 from turnstate_states.errors import ModelError
 
-Deltas = list[tuple[str, str, int]]
 USAGE = {"promptTokenCount": 5, "candidatesTokenCount": 2, "totalTokenCount": 7}
 
 
@@ -32,14 +32,10 @@ def stream(*responses: Any) -> bytes:
     return b"".join(b"data: " + json.dumps(one).encode() + b"\r\n\r\n" for one in responses)
 
 
-def decode(data: bytes, size: int = 0) -> tuple[Reply, Deltas]:
-    deltas: Deltas = []
-    decoder = GeminiDecoder("asked", lambda kind, text, slot: deltas.append((kind, text, slot)))
-    for start in range(0, len(data), size or len(data) or 1):
-        if decoder.feed(data[start : start + (size or len(data))]):
-            break
-    decoder.end()
-    return decoder.reply(), deltas
+def decode(data: bytes, size: int = 0) -> tuple[Reply, list[Delta]]:
+    size = size or len(data) or 1
+    pieces = (data[start : start + size] for start in range(0, len(data), size))
+    return decoded(lambda on_delta: GeminiDecoder("asked", on_delta), pieces)
 
 
 def reply(*responses: Any) -> Reply:
@@ -47,9 +43,7 @@ def reply(*responses: Any) -> Reply:
 
 
 def fails(*responses: Any) -> ModelError:
-    with pytest.raises(ModelError) as caught:
-        decode(stream(*responses))
-    return caught.value
+    return failure(lambda: decode(stream(*responses)))
 
 
 def test_texts_and_thoughts() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from functools import cache
 from pathlib import Path
@@ -11,19 +10,18 @@ from typing import Any
 
 import pytest
 
+from tests.models.decoding import Delta, decoded
+from tests.models.recordings import answers, beginnings, events_of, folder, load, needs_recordings, streams, ways
 from turnstate.models.base import Reply
-from turnstate.models.gemini_decode import GeminiDecoder
-from turnstate.models.gemini_encode_parts import own_fields
-from turnstate.models.gemini_errors import response_error
+from turnstate.models.gemini.decode import GeminiDecoder
+from turnstate.models.gemini.encode_parts import own_fields
+from turnstate.models.gemini.errors import response_error
 from turnstate_states.content import Hosted, Reasoning, Text, ToolCall
 from turnstate_states.errors import ModelError
 
-SHARED = os.environ.get("TURNSTATE_SHARED", "")
-FOLDER = Path(SHARED) / "fixtures" / "gemini"
-FILES = sorted(FOLDER.glob("*.sse")) + sorted(FOLDER.glob("*.body")) if SHARED else []
-STREAMS = [file for file in FILES if file.suffix == ".sse"]
+FILES = answers("gemini")
 
-pytestmark = pytest.mark.skipif(not FILES, reason="TURNSTATE_SHARED does not name a folder with recorded traffic")
+pytestmark = needs_recordings
 
 # The SDK has no accumulator, so it does not join the fragments of arguments: these are what they say.
 CALLS: dict[str, list[tuple[str, Any]]] = {
@@ -44,11 +42,6 @@ KINDS = {
     "RESOURCE_EXHAUSTED": "rate-limit",
 }
 """The kinds that a status of Google is with us, unless the text says that the input is too long."""
-
-
-def load(file: Path, what: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{file.stem}.{what}").read_text())
-    return found
 
 
 def fragments(calls: list[dict[str, Any]]) -> list[tuple[str, Any]]:
@@ -99,17 +92,11 @@ def wanted(file: Path) -> dict[str, Any]:
     }
 
 
-def decode(pieces: list[bytes]) -> tuple[Reply, list[tuple[str, str, int]]]:
-    deltas: list[tuple[str, str, int]] = []
-    decoder = GeminiDecoder("asked", lambda kind, text, slot: deltas.append((kind, text, slot)))
-    for piece in pieces:
-        if decoder.feed(piece):
-            break
-    decoder.end()
-    return decoder.reply(), deltas
+def decode(pieces: list[bytes]) -> tuple[Reply, list[Delta]]:
+    return decoded(lambda on_delta: GeminiDecoder("asked", on_delta), pieces)
 
 
-def check(file: Path, pieces: list[bytes]) -> list[tuple[str, str, int]]:
+def check(file: Path, pieces: list[bytes]) -> list[Delta]:
     reply, deltas = decode(pieces)
     texts = [part for part in reply.parts if isinstance(part, Text)]
     calls = [part for part in reply.parts if isinstance(part, ToolCall)]
@@ -145,27 +132,23 @@ def test_recorded_answers(file: Path) -> None:
         assert error.status == expected["code"] == about["status"]
         assert expected["message"].split("\n")[0].split(".")[0] in str(error)
         return
-    ways = [data.splitlines(keepends=True), [data.replace(b"\r\n", b"\n")]]
-    ways += [[data[:place], data[place:]] for place in range(1, len(data), max(1, len(data) // 40))]
-    if len(data) < 4000:
-        ways.append([data[place : place + 1] for place in range(len(data))])
-    whole = check(file, [data])
-    assert all(check(file, pieces) == whole for pieces in ways)
+    first, *rest = ways(data, spread=40, small=4000)
+    whole = check(file, first)
+    assert all(check(file, pieces) == whole for pieces in [*rest, [data.replace(b"\r\n", b"\n")]])
 
 
-@pytest.mark.parametrize("file", STREAMS, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", streams("gemini"), ids=lambda file: file.stem)
 def test_cut_answers(file: Path) -> None:
     """Case 8: an answer that is cut before its finish reason is never complete, wherever the cut is."""
-    events = file.read_bytes().replace(b"\r\n", b"\n").split(b"\n\n")
+    events = events_of(file)
     last = next(n for n, event in enumerate(events) if b'"finishReason"' in event)
-    for n in range(last + 1):
-        for half in (b"", events[n][: len(events[n]) // 2]):
-            with pytest.raises(ModelError) as caught:
-                decode([b"".join(event + b"\n\n" for event in events[:n]) + half])
-            assert (caught.value.kind, caught.value.retryable) == ("cut", True)
+    for beginning in beginnings(events, range(last + 1)):
+        with pytest.raises(ModelError) as caught:
+            decode([beginning])
+        assert (caught.value.kind, caught.value.retryable) == ("cut", True)
 
 
-@pytest.mark.parametrize("file", STREAMS, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", streams("gemini"), ids=lambda file: file.stem)
 def test_recorded_answers_as_an_array(file: Path) -> None:
     """The same responses as one JSON array, which comes without alt=sse, are the same reply."""
     events = [line.removeprefix(b"data: ") for line in file.read_bytes().splitlines() if line.startswith(b"data: ")]
@@ -174,7 +157,7 @@ def test_recorded_answers_as_an_array(file: Path) -> None:
 
 def test_the_quota_says_how_long_to_wait() -> None:
     """Case 100: the wait is the longest that is told, so that it is never shorter than the server's."""
-    [file] = FOLDER.glob("ruby_llm__chat_real_error_scenarios_gemini*.body")
+    [file] = folder("gemini").glob("ruby_llm__chat_real_error_scenarios_gemini*.body")
     error = response_error(429, {}, file.read_bytes(), "http://server/v1beta")
     assert (error.kind, error.retryable) == ("rate-limit", True)
     assert error.retry_after == pytest.approx(48.939935699)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
 
-from tests.models.test_openai_chat_http import CANARY, END, HEAD, Server, ignore, part, plain, request, serving, texts
-from turnstate.models.base import Reply
-from turnstate.models.gemini import Gemini
-from turnstate.models.http import Timeouts
+from tests.models.exchanges import CANARY, everything_told, failure_of, hello, ignore, opened, reply_of
+from tests.models.keep_alive_server import END, HEAD, KeepAliveServer, part, plain, serving
+from turnstate.models import Gemini, Timeouts
+from turnstate.models.base import OnDelta, Reply
 from turnstate_states.errors import InvalidInput, ModelError
 
 
@@ -39,25 +35,16 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
-@asynccontextmanager
-async def open_model(server: Server, **more: Any) -> AsyncGenerator[Gemini]:
-    made = Gemini("gemini-3-pro", base_url=server.url, **more)
-    try:
-        yield made
-    finally:
-        await made.aclose()
+def model(server: KeepAliveServer, **more: Any) -> Gemini:
+    return Gemini("gemini-3-pro", base_url=server.url, **more)
 
 
-async def ask(server: Server, **more: Any) -> Reply:
-    async with open_model(server, **more) as made:
-        return await made.respond(request(), ignore)
+async def ask(server: KeepAliveServer, on_delta: OnDelta = ignore, **more: Any) -> Reply:
+    return await reply_of(model(server, **more), on_delta)
 
 
-async def fails(server: Server, **more: Any) -> ModelError:
-    with pytest.raises(ModelError) as caught:
-        await ask(server, **more)
-    assert "\n" not in str(caught.value)
-    return caught.value
+async def fails(server: KeepAliveServer, **more: Any) -> ModelError:
+    return await failure_of(model(server, **more))
 
 
 @pytest.mark.trio
@@ -65,8 +52,9 @@ async def test_a_reply() -> None:
     """A reply is streamed; the request asks for events, with the key in a header and nothing of it in the URL."""
     async with serving(GOOD) as server:
         deltas: list[str] = []
-        async with open_model(server, api_key=" k-1\r\n", headers={"X-A": "b"}) as made:
-            reply = await made.respond(request(), lambda kind, text, slot: deltas.append(text))
+        reply = await ask(
+            server, lambda kind, text, slot: deltas.append(text), api_key=" k-1\r\n", headers={"X-A": "b"}
+        )
         await ask(server)
     assert (reply.text, reply.stop, reply.usage.total, deltas) == ("Hello", "stop", 3, ["Hel", "lo"])
     head, body = server.requests[0]
@@ -143,10 +131,10 @@ async def test_an_error_in_the_stream_closes_the_connection() -> None:
 @pytest.mark.trio
 async def test_cancellation_closes_the_connection() -> None:
     """Case 77: a cancelled attempt is over at once, and the server sees it."""
-    async with serving([HEAD, part(event("a")), "hold"]) as server, open_model(server) as made:
+    async with serving([HEAD, part(event("a")), "hold"]) as server, opened(model(server)) as made:
         with trio.fail_after(1):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(made.respond, request(), ignore)
+                nursery.start_soon(made.respond, hello(), ignore)
                 await server.asked.wait()
                 nursery.cancel_scope.cancel()
             await server.gone.wait()
@@ -176,27 +164,11 @@ async def test_the_key_is_found_nowhere(caplog: pytest.LogCaptureFixture) -> Non
         for _ in scripts:
             made = Gemini("m", base_url=server.url, api_key=CANARY, timeouts=Timeouts(idle=0.1))
             with pytest.raises(ModelError) as caught:
-                await made.respond(request(), ignore)
+                await made.respond(hello(), ignore)
             await made.aclose()
-            assert CANARY not in texts(caught.value) + repr(made) + repr(vars(made)["_channel"])
+            assert CANARY not in everything_told(caught.value) + repr(made) + repr(vars(made)["_channel"])
     assert all(CANARY.encode() in head and CANARY.encode() not in head.split(b"\r\n")[0] for head, _ in server.requests)
     assert CANARY not in caplog.text
-
-
-@pytest.mark.parametrize("key", [f"{CANARY}\nx", f"{CANARY}é", f"{CANARY}\x01"])
-@pytest.mark.parametrize("way", ["argument", "GEMINI_API_KEY", "GOOGLE_API_KEY", "header", "url"])
-def test_bad_keys_are_refused_without_an_echo(key: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Case 119: a key that no header can carry, or that is in the URL, is refused at once; the text does not hold it."""
-    if way.endswith("_KEY"):
-        monkeypatch.setenv(way, key)
-    with pytest.raises(InvalidInput) as caught:
-        Gemini(
-            "m",
-            base_url=f"http://h/?key={CANARY}" if way == "url" else None,
-            api_key=key if way == "argument" else None,
-            headers={"X-Key": key} if way == "header" else {},
-        )
-    assert CANARY not in texts(caught.value)
 
 
 @pytest.mark.trio
@@ -204,9 +176,9 @@ async def test_where_keys_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
     """The key comes from a function, asked each time, or the environment; an Authorization of one's own takes its place."""
     keys = iter(["k-1", "k-2"])
     async with serving(GOOD) as server:
-        async with open_model(server, api_key=lambda: next(keys)) as made:
+        async with opened(model(server, api_key=lambda: next(keys))) as made:
             for _ in range(2):
-                await made.respond(request(), ignore)
+                await made.respond(hello(), ignore)
         monkeypatch.setenv("GOOGLE_API_KEY", "k-3")
         await ask(server)
         monkeypatch.setenv("GEMINI_API_KEY", "k-4")
@@ -232,40 +204,14 @@ def test_where_requests_go(name: str, base: str | None, target: str) -> None:
     assert Gemini(name, base_url=base)._url == target  # pyright: ignore[reportPrivateUsage]
 
 
+def test_keys_in_the_url_are_refused_without_an_echo() -> None:
+    """Case 119: a key in the URL, where logs would show it, is refused at once; the text does not hold it."""
+    with pytest.raises(InvalidInput) as caught:
+        Gemini("m", base_url=f"http://h/?key={CANARY}")
+    assert CANARY not in everything_told(caught.value)
+
+
 def test_nothing_secret_is_shown() -> None:
     """What a person may read of the model holds neither a password nor a query."""
     made = Gemini("m", base_url="http://me:secret@host:1/v1/?token=secret", api_key=CANARY)
     assert repr(made) == "Gemini('m', base_url='http://host:1/v1/')"
-
-
-@pytest.mark.trio
-async def test_bad_settings_of_a_turn() -> None:
-    """A setting of a turn that cannot be sent is an error before anything is sent."""
-    sent = request()
-    sent.settings = {"temperature": "hot"}
-    with pytest.raises(ModelError, match="temperature") as caught:
-        await Gemini("m", base_url="http://127.0.0.1:9/v1").respond(sent, ignore)
-    assert caught.value.kind == "invalid-request"
-
-
-BAD: list[Callable[[], object]] = [
-    lambda: Gemini(""),
-    lambda: Gemini("m", base_url="localhost:8000/v1"),
-    lambda: Gemini("m", settings={"nope": 1}),
-    lambda: Gemini("m", extra_body={"contents": []}),
-    lambda: Gemini("m", headers={"a b": "c"}),
-    lambda: Gemini("m", connections=0),
-]
-
-
-@pytest.mark.parametrize("make", BAD)
-def test_bad_arguments(make: Callable[[], object]) -> None:
-    """What cannot work is refused when the model is made."""
-    with pytest.raises(InvalidInput):
-        make()
-
-
-def test_httpx_is_imported_only_when_needed() -> None:
-    """Making a model does not import httpx."""
-    code = "import sys; from turnstate.models.gemini import Gemini as M; M('m'); assert 'httpx' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.models.test_openai_chat_http import END, HEAD, part, serving
+from tests.models.keep_alive_server import END, HEAD, part, serving
 from turnstate import Agent, Engine, SQLiteStore, tool
-from turnstate.models.gemini import Gemini
+from turnstate.models import Gemini
 
 CALLS: list[dict[str, Any]] = [
     {"functionCall": {"name": "pay", "args": {"to": "Ana"}, "id": "c1"}, "thoughtSignature": "s1"},

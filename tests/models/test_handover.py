@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.models.anthropic_rules import check as check_messages
-from tests.models.test_gemini_encode import strict as check_gemini
+from tests.models.gemini_rules import check as check_gemini
 from turnstate import Agent, Engine, MemoryStore, Model, ModelRequest, Reply, tool
 from turnstate.models import Anthropic, Gemini, OnDelta, OpenAIChat, OpenAIResponses
 from turnstate.testing.byte_server import ByteServer, Step, head, serving

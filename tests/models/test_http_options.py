@@ -85,7 +85,7 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         OpenAIChat("m", api_key="x", http=HTTPOptions(ca=tmp_path / "missing.pem"))
     with pytest.raises(InvalidInput):
         HTTPOptions(proxy="nowhere")
-    monkeypatch.setattr("turnstate.models.http.find_spec", no_package)
+    monkeypatch.setattr("turnstate.models.wire.http.find_spec", no_package)
     with pytest.raises(InvalidInput, match=r"turnstate\[http2\]"):
         HTTPOptions(http2=True)
 

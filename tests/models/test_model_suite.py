@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from turnstate.models.anthropic import Anthropic
+from turnstate.models import Anthropic, OpenAIChat
 from turnstate.models.base import Model, ModelRequest, OnDelta, Reply
-from turnstate.models.openai_chat import OpenAIChat
 from turnstate.testing.model_suite import ModelSuite
 from turnstate.testing.scripted import ScriptedModel
 from turnstate_states.content import Text

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.models.decoding import Delta, decoded, failure
 from turnstate.models.base import Reply
-from turnstate.models.http_errors import retry_after
-from turnstate.models.openai_chat_decode import ChatDecoder
-from turnstate.models.openai_errors import response_error, stream_error
+from turnstate.models.openai_chat.decode import ChatDecoder
+from turnstate.models.wire.errors import response_error, stream_error
+from turnstate.models.wire.http_errors import retry_after
 from turnstate_states.content import Reasoning, Refusal, Text, ToolCall
 from turnstate_states.errors import ModelError
 from turnstate_states.transcript import Usage
-
-Delta = tuple[str, str, int]
 
 
 def chunk(delta: Any = None, finish: Any = None, **more: Any) -> bytes:
@@ -44,19 +43,11 @@ CALLED = chunk({}, "tool_calls") + DONE
 
 
 def decode(*pieces: bytes) -> tuple[Reply, list[Delta]]:
-    deltas: list[Delta] = []
-    decoder = ChatDecoder("asked", lambda kind, text, slot: deltas.append((kind, text, slot)))
-    for piece in pieces:
-        decoder.feed(piece)
-    decoder.end()
-    return decoder.reply(), deltas
+    return decoded(lambda on_delta: ChatDecoder("asked", on_delta), pieces, to_the_end=True)
 
 
 def fails(*pieces: bytes) -> ModelError:
-    with pytest.raises(ModelError) as caught:
-        decode(*pieces)
-    assert "\n" not in str(caught.value)
-    return caught.value
+    return failure(lambda: decode(*pieces))
 
 
 def calls(*pieces: bytes) -> list[tuple[str, str, str]]:
@@ -407,7 +398,7 @@ def test_texts_of_responses() -> None:
         return str(response_error(status, more.pop("headers", {}), body, "http://x/v1", **more))
 
     assert text(401, b'{"error":{"message":"bad\\nkey"}}') == "the server refused the API key (401): bad key"
-    assert "set OPENAI_API_KEY" in text(401, b"", with_key=False)
+    assert "set OPENAI_API_KEY" in text(401, b"", with_key=False, variable="OPENAI_API_KEY")
     assert text(404, b'{"error":{"message":"no such model"}}') == "no such model (404)"
     assert text(404, b"<html><title>x</title>", headers={}) == "x (404)"
     assert text(404, b"") == "http://x/v1 does not exist on the server (404); is base_url right?"

@@ -1,46 +1,23 @@
-"""Requests to Chat Completions servers: what is on the wire, and that nothing is encoded twice."""
+"""Requests to Chat Completions servers: what is on the wire."""
 
 from __future__ import annotations
 
-import json
-from types import MappingProxyType
 from typing import Any
 
-import pytest
-
+from tests.models.requests import TOOL, blank_history, call, message, request, result, strict_json
 from turnstate.models.base import ModelRequest, ToolDefinition
-from turnstate.models.openai_chat_encode import EMPTY, ChatEncoder
-from turnstate.models.openai_settings import check_extra_body, check_settings
-from turnstate_states.content import File, Image, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
-from turnstate_states.errors import InvalidInput
-from turnstate_states.transcript import Message, Role
-
-COUNTER = iter(range(1_000_000))
-TOOL = ToolDefinition("f", "does it", {"type": "object", "properties": {}})
-
-
-def message(role: Role, *parts: Part | str, id: str = "", **more: Any) -> Message:
-    made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
-    return Message(id or f"m{next(COUNTER)}", None, "t1", role, made, 0.0, **more)
-
-
-def request(*messages: Message, instructions: str = "", **more: Any) -> ModelRequest:
-    return ModelRequest("s", "t1.1.1", instructions, messages, **more)
+from turnstate.models.openai_chat.encode import ChatEncoder
+from turnstate.models.wire.encoding import EMPTY
+from turnstate_states.content import File, Image, Reasoning, Refusal, Text
+from turnstate_states.transcript import Message
 
 
 def encoder(**more: Any) -> ChatEncoder:
     return ChatEncoder("m", settings=more.pop("settings", {}), extra_body=more.pop("extra_body", {}), **more)
 
 
-def strict(data: bytes) -> Any:
-    def no(name: str) -> Any:
-        raise AssertionError(name)
-
-    return json.loads(data.decode(), parse_constant=no)
-
-
 def body(sent: ModelRequest, **more: Any) -> Any:
-    return strict(encoder(**more).encode(sent))
+    return strict_json(encoder(**more).encode(sent))
 
 
 def messages(*given: Message, **more: Any) -> list[dict[str, Any]]:
@@ -84,57 +61,6 @@ def test_settings_about_tools_need_tools() -> None:
     assert {"tools", *settings} <= set(body(request(message("user", "hi"), tools=(TOOL,)), settings=settings))
 
 
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"temprature": 1}, "temperature"),
-        ({"temperature": "hot"}, "a finite number"),
-        ({"temperature": float("nan")}, "a finite number"),
-        ({"max_tokens": 0}, "a positive whole number"),
-        ({"max_tokens": True}, "a positive whole number"),
-        ({"stop": ["a", 1]}, "text or a list of texts"),
-        ({"parallel_tool_calls": 1}, "true or false"),
-        ({"logit_bias": {"1": float("inf")}}, "logit_bias"),
-        ({"metadata": {"a": object()}}, "metadata"),
-    ],
-)
-def test_bad_settings(settings: dict[str, Any], text: str) -> None:
-    """A setting that is not known or does not fit is refused with a text that says what would do."""
-    with pytest.raises(InvalidInput, match=text):
-        check_settings(settings)
-
-
-def test_good_settings() -> None:
-    """Every known setting takes a value of its kind."""
-    good = {
-        "temperature": 0.1,
-        "stop": ["a"],
-        "tool_choice": {"type": "function"},
-        "seed": -1,
-        "logit_bias": MappingProxyType({"1": 2}),
-    }
-    assert check_settings(good) == good
-
-
-@pytest.mark.parametrize(
-    "fields", [{"messages": []}, {"stream": False}, {"tools": []}, {"x": float("nan")}, {"x": "\ud800"}]
-)
-def test_bad_extra_body(fields: dict[str, Any]) -> None:
-    """Extra fields cannot replace what the adapter makes, and must be JSON."""
-    with pytest.raises(InvalidInput, match="extra_body"):
-        check_extra_body(fields)
-
-
-def test_numbers_that_are_not_finite_never_reach_the_wire() -> None:
-    """Case 34: a tool whose schema holds NaN is refused, and a mapping of any kind is written."""
-    with pytest.raises(InvalidInput, match="tools"):
-        body(request(message("user", "x"), tools=(ToolDefinition("f", "", {"maximum": float("nan")}),)))
-    [tool] = body(
-        request(message("user", "x"), tools=(ToolDefinition("f", " ", MappingProxyType({"type": "object"})),))
-    )["tools"]
-    assert tool["function"] == {"name": "f", "parameters": {"type": "object"}}
-
-
 def test_user_content() -> None:
     """Text alone is a string; with pictures or files it is a list of blocks; blank text is left out."""
     image, file = Image("data:image/png;base64,AA=="), File("data:application/pdf;base64,AA==", "a.pdf")
@@ -145,14 +71,6 @@ def test_user_content() -> None:
         {"type": "image_url", "image_url": {"url": image.url}},
         {"type": "file", "file": {"filename": "a.pdf", "file_data": file.url}},
     ]
-
-
-def call(id: str, arguments: str = "{}", provider_id: str = "", name: str = "f") -> ToolCall:
-    return ToolCall(id, name, arguments, provider_id=provider_id)
-
-
-def result(call: str, text: str = "ok") -> Message:
-    return message("tool", ToolResult(call, text))
 
 
 def test_calls_and_results_have_the_same_ids() -> None:
@@ -170,25 +88,7 @@ def test_ids_hold_when_only_the_result_is_new() -> None:
     cache: dict[Any, Any] = {}
     asked, one = message("assistant", call("m1.0", provider_id="a")), encoder()
     one.encode(request(asked, cache=cache))
-    assert strict(one.encode(request(asked, result("m1.0"), cache=cache)))["messages"][1]["tool_call_id"] == "a"
-
-
-@pytest.mark.parametrize(
-    ("sent", "wire"),
-    [
-        ('{"a": 1}', '{"a": 1}'),
-        ("", "{}"),
-        (" \n", "{}"),
-        ('{"a": ', '{"_raw":"{\\"a\\": "}'),
-        ("[1]", '{"_raw":"[1]"}'),
-        ('{"a": NaN}', '{"_raw":"{\\"a\\": NaN}"}'),
-        ("[" * 50_000, '{"_raw":"' + "[" * 50_000 + '"}'),
-    ],
-)
-def test_arguments_on_the_wire_are_an_object(sent: str, wire: str) -> None:
-    """Cases 20 and 94: arguments that a server could not parse are wrapped, all others go back byte for byte."""
-    [assistant] = messages(message("assistant", call("m1.0", sent)))
-    assert assistant["tool_calls"][0]["function"]["arguments"] == wire
+    assert strict_json(one.encode(request(asked, result("m1.0"), cache=cache)))["messages"][1]["tool_call_id"] == "a"
 
 
 def test_made_up_tool_names_are_made_valid() -> None:
@@ -207,16 +107,7 @@ def blank(value: Any) -> bool:
 
 def test_no_blank_text_is_sent() -> None:
     """Case 45: blank replies, results and additions never become blank text, and every turn keeps its place."""
-    history = [
-        message("user", "a"),
-        message("assistant", "\n\n", status="incomplete"),
-        message("user", "b"),
-        message("assistant"),
-        message("user", "c"),
-        message("assistant", "\n", call("m1.0")),
-        result("m1.0", " "),
-        message("assistant", Reasoning("hm")),
-    ]
+    history = [*blank_history(), message("assistant", Reasoning("hm"))]
     found = messages(*history, instructions=" \n", additions=["", " "])
     assert [made["role"] for made in found] == [made.role for made in history]
     assert not any(blank(made["content"]) for made in found)
@@ -248,38 +139,9 @@ def test_additions_come_last() -> None:
     assert body(sent)["messages"][1:] == [{"role": "user", "content": "one\n\ntwo \ufffd"}]
 
 
-def test_a_step_encodes_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was encoded for one request is reused by the next, unless a message with its id is another object."""
-    one, cache = encoder(), dict[Any, Any]()
-    history = [message("user", f"text {n}", id=f"m{n}") for n in range(5)]
-    before = one.encode(request(*history, tools=(TOOL,), cache=cache))
-    seen: list[str] = []
-    original = ChatEncoder._message  # pyright: ignore[reportPrivateUsage]
-
-    def watched(self: ChatEncoder, message: Message, *rest: Any) -> Any:
-        seen.append(message.id)
-        return original(self, message, *rest)
-
-    monkeypatch.setattr(ChatEncoder, "_message", watched)
-    assert one.encode(request(*history, tools=(TOOL,), cache=cache)) == before
-    assert not seen
-    changed = message("user", "other", id="m3")
-    history[3] = changed
-    assert b"other" in one.encode(request(*history, message("user", "new", id="m9"), tools=(TOOL,), cache=cache))
-    assert seen == ["m3", "m9"]
-    other = one.encode(request(*history, tools=(ToolDefinition("g", "", {}),), cache=cache))
-    assert strict(other)["tools"][0]["function"]["name"] == "g"
-
-
 def test_two_models_do_not_share_what_they_encoded() -> None:
     """Encoders with one cache keep apart what they made."""
     cache: dict[Any, Any] = {}
     said = message("assistant", Reasoning("hm"), "a")
     encoder(reasoning_field="x").encode(request(said, cache=cache))
-    assert "x" not in strict(encoder().encode(request(said, cache=cache)))["messages"][0]
-
-
-def test_text_is_sent_as_utf8() -> None:
-    """Text of every script arrives as it was; NUL and quotes are escaped."""
-    text = 'é日🌍\u2028\x00"\\'
-    assert messages(message("user", text))[0]["content"] == text
+    assert "x" not in strict_json(encoder().encode(request(said, cache=cache)))["messages"][0]

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.models.decoding import Delta, decoded
+from tests.models.recordings import answers, beginnings, events_of, load, needs_recordings, streams, ways
 from turnstate.models.base import Reply
-from turnstate.models.openai_chat_assemble import PROTOCOL
-from turnstate.models.openai_chat_decode import ChatDecoder
-from turnstate.models.openai_chat_parts import read_usage
-from turnstate.models.openai_errors import response_error
+from turnstate.models.openai.usage import read_usage
+from turnstate.models.openai_chat import PROTOCOL
+from turnstate.models.openai_chat.decode import ChatDecoder
+from turnstate.models.wire.errors import response_error
 from turnstate_states.content import Reasoning, Refusal, Text, ToolCall
 from turnstate_states.errors import ModelError
 
-SHARED = os.environ.get("TURNSTATE_SHARED", "")
-FOLDER = Path(SHARED) / "fixtures" / "openai_chat"
-FILES = sorted(FOLDER.glob("*.sse")) + sorted(FOLDER.glob("*.body")) if SHARED else []
+FILES = answers("openai_chat")
 
-pytestmark = pytest.mark.skipif(not FILES, reason="TURNSTATE_SHARED does not name a folder with recorded traffic")
+pytestmark = needs_recordings
 
 DIFFERENT: dict[str, dict[str, Any]] = {
     # The SDK cannot join content that is a list of blocks.
@@ -52,11 +50,6 @@ KINDS = {
 """The kinds that an exception of the SDK may be with us."""
 
 
-def load(file: Path, what: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{file.stem}.{what}").read_text())
-    return found
-
-
 @cache
 def wanted(file: Path) -> dict[str, Any]:
     expected = load(file, "expected.json")
@@ -83,14 +76,8 @@ def wanted(file: Path) -> dict[str, Any]:
     return found
 
 
-def decode(pieces: list[bytes]) -> tuple[Reply, list[tuple[str, str, int]]]:
-    deltas: list[tuple[str, str, int]] = []
-    decoder = ChatDecoder("asked", lambda kind, text, slot: deltas.append((kind, text, slot)))
-    for piece in pieces:
-        if decoder.feed(piece):
-            break
-    decoder.end()
-    return decoder.reply(), deltas
+def decode(pieces: list[bytes]) -> tuple[Reply, list[Delta]]:
+    return decoded(lambda on_delta: ChatDecoder("asked", on_delta), pieces)
 
 
 def check(file: Path, pieces: list[bytes]) -> None:
@@ -119,11 +106,7 @@ def check(file: Path, pieces: list[bytes]) -> None:
 def test_recorded_answers(file: Path) -> None:
     """Whole, in events and cut at a spread of bytes, an answer gives the SDK's value or fails as the SDK did."""
     data, about, expected = file.read_bytes(), load(file, "json"), load(file, "expected.json")
-    ways = [[data], data.splitlines(keepends=True)]
-    ways += [[data[:place], data[place:]] for place in range(1, len(data), max(1, len(data) // 60))]
-    if len(data) < 6000:
-        ways.append([data[place : place + 1] for place in range(len(data))])
-    for pieces in ways:
+    for pieces in ways(data):
         if about["status"] != 200:
             error = response_error(about["status"], {}, data, "http://server/v1")
             assert error.kind in KINDS[expected["error"]["type"]]
@@ -137,13 +120,11 @@ def test_recorded_answers(file: Path) -> None:
             check(file, pieces)
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if file.suffix == ".sse"], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", streams("openai_chat"), ids=lambda file: file.stem)
 def test_cut_answers(file: Path) -> None:
     """Case 8: an answer that is cut before its finish reason is never complete, wherever the cut is."""
-    data = file.read_bytes()
-    events = data.replace(b"\r\n", b"\n").split(b"\n\n")
+    events = events_of(file)
     last = next((n for n, event in enumerate(events) if b'"finish_reason":"' in event), len(events) - 3)
-    for n in range(last):
-        for half in (b"", events[n][: len(events[n]) // 2]):
-            with pytest.raises(ModelError):
-                decode([b"".join(event + b"\n\n" for event in events[:n]) + half])
+    for beginning in beginnings(events, range(last)):
+        with pytest.raises(ModelError):
+            decode([beginning])

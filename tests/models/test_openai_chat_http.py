@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
-import sys
-import traceback
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
-import attrs
 import pytest
 import trio
 
-from turnstate.models.base import ModelRequest, OnDelta, Reply
-from turnstate.models.http import Timeouts
-from turnstate.models.openai_chat import OpenAIChat
-from turnstate_states.content import Text
-from turnstate_states.errors import InvalidInput, ModelError
-from turnstate_states.transcript import Message
-
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-CANARY = "sk-canary-0123456789"
-
-
-def part(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
+from tests.models.exchanges import CANARY, everything_told, failure_of, hello, ignore, opened, reply_of
+from tests.models.keep_alive_server import END, HEAD, KeepAliveServer, part, plain, serving
+from turnstate.models import OpenAIChat, Timeouts
+from turnstate.models.base import OnDelta, Reply
+from turnstate_states.errors import ModelError
 
 
 def event(content: str = "", finish: str | None = None, **more: Any) -> bytes:
@@ -37,112 +22,19 @@ def event(content: str = "", finish: str | None = None, **more: Any) -> bytes:
 
 
 DONE = b"data: [DONE]\n\n"
-END = part(b"")
 GOOD = [HEAD, part(event("Hel")), part(event("lo", "stop")), part(DONE), END]
 
 
-def plain(status: str, body: bytes, *headers: str) -> list[bytes]:
-    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers]
-    return ["\r\n".join(lines).encode() + b"\r\n\r\n" + body]  # pyright: ignore[reportReturnType]
-
-
-Step = bytes | float | str
-"""Bytes to send, seconds to sleep, ``close`` the connection, or ``hold`` it until the client goes away."""
-
-
-@attrs.define
-class Server:
-    """Answers each request with the next script (the last one for ever), byte for byte."""
-
-    scripts: list[list[Step]]
-    url: str = ""
-    requests: list[tuple[bytes, bytes]] = attrs.field(factory=list[tuple[bytes, bytes]])
-    connections: int = 0
-    asked: trio.Event = attrs.field(factory=trio.Event)
-    gone: trio.Event = attrs.field(factory=trio.Event)
-
-    async def handle(self, stream: trio.SocketStream) -> None:
-        self.connections += 1
-        data = b""
-        try:
-            while True:
-                while b"\r\n\r\n" not in data:
-                    more = await stream.receive_some()
-                    if not more:
-                        return
-                    data += more
-                head, _, rest = data.partition(b"\r\n\r\n")
-                size = next(
-                    int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")
-                )
-                while len(rest) < size:
-                    rest += await stream.receive_some()
-                self.requests.append((head, rest[:size]))
-                self.asked.set()
-                data = rest[size:]
-                script = self.scripts[min(len(self.requests), len(self.scripts)) - 1]
-                for step in script:
-                    if not await self.step(stream, step):
-                        return
-        except trio.BrokenResourceError:
-            self.gone.set()
-        finally:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
-                await stream.aclose()
-
-    async def step(self, stream: trio.SocketStream, step: Step) -> bool:
-        if isinstance(step, bytes):
-            await stream.send_all(step)
-        elif isinstance(step, float):
-            await trio.sleep(step)
-        elif step == "hold":
-            await stream.receive_some()
-            self.gone.set()
-            return False
-        return step != "close"
-
-
-@asynccontextmanager
-async def serving(*scripts: list[Any]) -> AsyncGenerator[Server]:
-    server = Server(list(scripts))
-    async with trio.open_nursery() as nursery:
-        listeners = await nursery.start(partial(trio.serve_tcp, server.handle, 0, host="127.0.0.1"))
-        server.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/v1"
-        yield server
-        nursery.cancel_scope.cancel()
-
-
-def request() -> ModelRequest:
-    return ModelRequest("s", "t1.1.1", "", (Message("m1", None, "t1", "user", (Text("hi"),), 0.0),))
-
-
-def ignore(kind: str, text: str, slot: int) -> None:
-    pass
-
-
-def model(server: Server, **more: Any) -> OpenAIChat:
+def model(server: KeepAliveServer, **more: Any) -> OpenAIChat:
     return OpenAIChat("m", base_url=server.url, **more)
 
 
-@asynccontextmanager
-async def open_model(server: Server, **more: Any) -> AsyncGenerator[OpenAIChat]:
-    made = model(server, **more)
-    try:
-        yield made
-    finally:
-        await made.aclose()
+async def ask(server: KeepAliveServer, on_delta: OnDelta = ignore, **more: Any) -> Reply:
+    return await reply_of(model(server, **more), on_delta)
 
 
-async def ask(server: Server, on_delta: OnDelta = ignore, **more: Any) -> Reply:
-    async with open_model(server, **more) as made:
-        return await made.respond(request(), on_delta)
-
-
-async def fails(server: Server, **more: Any) -> ModelError:
-    with pytest.raises(ModelError) as caught:
-        await ask(server, **more)
-    assert "\n" not in str(caught.value)
-    return caught.value
+async def fails(server: KeepAliveServer, **more: Any) -> ModelError:
+    return await failure_of(model(server, **more))
 
 
 @pytest.mark.trio
@@ -174,9 +66,9 @@ async def test_one_byte_at_a_time() -> None:
 @pytest.mark.trio
 async def test_a_connection_is_used_again() -> None:
     """Replies one after the other share a connection."""
-    async with serving(GOOD) as server, open_model(server) as made:
+    async with serving(GOOD) as server, opened(model(server)) as made:
         for _ in range(5):
-            await made.respond(request(), ignore)
+            await made.respond(hello(), ignore)
         assert server.connections == 1
 
 
@@ -288,7 +180,7 @@ async def test_connection_refused() -> None:
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
     await listeners[0].aclose()
-    error = await fails(Server([], url=f"http://127.0.0.1:{port}/v1"))
+    error = await fails(KeepAliveServer([], url=f"http://127.0.0.1:{port}/v1"))
     assert str(error) == (
         f"cannot connect to http://127.0.0.1:{port}/v1/chat/completions (connection refused); is the server running?"
     )
@@ -298,7 +190,7 @@ async def test_connection_refused() -> None:
 @pytest.mark.trio
 async def test_unknown_host() -> None:
     """A host name that cannot be found is a connection error that says so."""
-    error = await fails(Server([], url="http://nowhere.invalid/v1"))
+    error = await fails(KeepAliveServer([], url="http://nowhere.invalid/v1"))
     assert error.kind == "connection"
     assert "host name" in str(error)
 
@@ -331,10 +223,10 @@ async def test_pings_are_life_and_the_whole_has_a_limit() -> None:
 @pytest.mark.parametrize("script", STALLS)
 async def test_cancellation_closes_the_connection(script: list[Any]) -> None:
     """Cases 77 and 79: whatever is waited for, a cancelled attempt is over at once and the server sees it."""
-    async with serving(script) as server, open_model(server) as made:
+    async with serving(script) as server, opened(model(server)) as made:
         with trio.fail_after(1):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(made.respond, request(), ignore)
+                nursery.start_soon(made.respond, hello(), ignore)
                 await server.asked.wait()
                 nursery.cancel_scope.cancel()
             await server.gone.wait()
@@ -345,23 +237,23 @@ async def test_many_cancellations_leave_nothing_behind() -> None:
     """Cases 77 and 111: after 200 cancellations at all moments, two slots only, a request works at once."""
     async with (
         serving(*([[0.002, HEAD, 0.002, part(event("a")), "hold"]] * 2)) as server,
-        open_model(server, connections=2) as made,
+        opened(model(server, connections=2)) as made,
     ):
         for n in range(200):
             with trio.move_on_after(n % 20 * 0.0005):
-                await made.respond(request(), ignore)
+                await made.respond(hello(), ignore)
         server.scripts = [[*GOOD]]
         with trio.fail_after(2):
-            assert (await made.respond(request(), ignore)).text == "Hello"
+            assert (await made.respond(hello(), ignore)).text == "Hello"
 
 
 @pytest.mark.trio
 async def test_connections_are_bounded() -> None:
     """No more requests than allowed are under way at once; the others wait and then succeed."""
-    async with serving([0.02, *GOOD]) as server, open_model(server, connections=2) as made:
+    async with serving([0.02, *GOOD]) as server, opened(model(server, connections=2)) as made:
         async with trio.open_nursery() as nursery:
             for _ in range(8):
-                nursery.start_soon(made.respond, request(), ignore)
+                nursery.start_soon(made.respond, hello(), ignore)
         assert (len(server.requests), server.connections) == (8, 2)
 
 
@@ -389,11 +281,11 @@ async def test_a_model_error_in_the_stream_closes_the_connection() -> None:
 @pytest.mark.trio
 async def test_closing_spares_a_request_under_way() -> None:
     """Closing a model that somebody else is just using does not break that request."""
-    async with serving([HEAD, part(event("a")), 0.1, *GOOD[1:]]) as server, open_model(server) as made:
+    async with serving([HEAD, part(event("a")), 0.1, *GOOD[1:]]) as server, opened(model(server)) as made:
         replies: list[Reply] = []
 
         async def other() -> None:
-            replies.append(await made.respond(request(), ignore))
+            replies.append(await made.respond(hello(), ignore))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(other)
@@ -411,17 +303,13 @@ def test_a_model_works_in_one_run_after_another() -> None:
             if not made:
                 made.append(model(server))
             made[0]._channel._url = server.url + "/chat/completions"  # pyright: ignore[reportPrivateUsage]
-            assert (await made[0].respond(request(), ignore)).text == "Hello"
+            assert (await made[0].respond(hello(), ignore)).text == "Hello"
             await made[0].aclose()
-            assert (await made[0].respond(request(), ignore)).text == "Hello"
+            assert (await made[0].respond(hello(), ignore)).text == "Hello"
             await made[0].aclose()
 
     trio.run(main)
     trio.run(main)
-
-
-def texts(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)) + repr(error) + repr(getattr(error, "__cause__", ""))
 
 
 @pytest.mark.trio
@@ -441,24 +329,11 @@ async def test_the_key_is_found_nowhere(caplog: pytest.LogCaptureFixture) -> Non
         for _ in scripts:
             made = model(server, api_key=CANARY, timeouts=Timeouts(idle=0.1))
             with pytest.raises(ModelError) as caught:
-                await made.respond(request(), ignore)
+                await made.respond(hello(), ignore)
             await made.aclose()
-            assert CANARY not in texts(caught.value) + repr(made) + repr(vars(made)["_channel"])
+            assert CANARY not in everything_told(caught.value) + repr(made) + repr(vars(made)["_channel"])
     assert all(CANARY.encode() in head for head, _ in server.requests)
     assert CANARY not in caplog.text
-
-
-@pytest.mark.parametrize("key", [f"{CANARY}\nx", f"{CANARY}é", f"{CANARY}\x00"])
-@pytest.mark.parametrize("way", ["argument", "environment", "header"])
-def test_bad_keys_are_refused_without_an_echo(key: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Case 119: a key that no header can carry is refused at once; the text does not hold it."""
-    if way == "environment":
-        # An environment cannot hold NUL.
-        monkeypatch.setenv("OPENAI_API_KEY", key.replace("\x00", "\x01"))
-    api_key = key if way == "argument" else None
-    with pytest.raises(InvalidInput) as caught:
-        OpenAIChat("m", api_key=api_key, headers={"X-Key": key} if way == "header" else {})
-    assert CANARY not in texts(caught.value)
 
 
 @pytest.mark.trio
@@ -473,9 +348,9 @@ async def test_keys_from_a_function() -> None:
         raise RuntimeError(CANARY)
 
     async with serving(GOOD) as server:
-        async with open_model(server, api_key=lambda: next(keys)) as made:
-            await made.respond(request(), ignore)
-            await made.respond(request(), ignore)
+        async with opened(model(server, api_key=lambda: next(keys))) as made:
+            await made.respond(hello(), ignore)
+            await made.respond(hello(), ignore)
         await ask(server, api_key=later)
         error = await fails(server, api_key=broken)
         assert error.kind == "authentication"
@@ -488,56 +363,9 @@ async def test_another_header_for_the_key() -> None:
     """A host that authenticates by a header of its own sends no second key; a query in the URL is kept."""
     async with serving(GOOD) as server:
         made = OpenAIChat("m", base_url=server.url + "?api-version=1", api_key=CANARY, headers={"api-key": "other"})
-        await made.respond(request(), ignore)
+        await made.respond(hello(), ignore)
         await made.aclose()
     head = server.requests[0][0]
     assert head.startswith(b"POST /v1/chat/completions?api-version=1 ")
     assert b"api-key: other" in head
     assert CANARY.encode() not in head
-
-
-@pytest.mark.trio
-async def test_bad_settings_of_a_turn() -> None:
-    """A setting of a turn that cannot be sent is an error before anything is sent."""
-    sent = request()
-    sent.settings = {"temperature": "hot"}
-    with pytest.raises(ModelError, match="temperature") as caught:
-        await OpenAIChat("m", base_url="http://127.0.0.1:9/v1").respond(sent, ignore)
-    assert caught.value.kind == "invalid-request"
-
-
-BAD: list[Callable[[], object]] = [
-    lambda: OpenAIChat(""),
-    lambda: OpenAIChat("m", base_url="localhost:8000/v1"),
-    lambda: OpenAIChat("m", base_url="http://"),
-    lambda: OpenAIChat("m", base_url="http://a b/"),
-    lambda: OpenAIChat("m", base_url="http://host:99999999/"),
-    lambda: OpenAIChat("m", settings={"nope": 1}),
-    lambda: OpenAIChat("m", extra_body={"messages": []}),
-    lambda: OpenAIChat("m", headers={"a b": "c"}),
-    lambda: OpenAIChat("m", connections=0),
-    lambda: Timeouts(idle=0),
-    lambda: Timeouts(total=-1),
-]
-
-
-@pytest.mark.parametrize("make", BAD)
-def test_bad_arguments(make: Callable[[], object]) -> None:
-    """What cannot work is refused when the model is made."""
-    with pytest.raises(InvalidInput):
-        make()
-
-
-def test_defaults_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The URL comes from the argument, the environment or is OpenAI's; nothing secret of it is shown."""
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    assert repr(OpenAIChat("m")) == "OpenAIChat('m', base_url='https://api.openai.com/v1')"
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://me:secret@host:1/v1/")
-    assert repr(OpenAIChat("m")) == "OpenAIChat('m', base_url='http://host:1/v1')"
-    assert repr(OpenAIChat("m", base_url="http://h/v1/chat/completions")) == "OpenAIChat('m', base_url='http://h/v1')"
-
-
-def test_httpx_is_imported_only_when_needed() -> None:
-    """Making a model does not import httpx."""
-    code = "import sys; from turnstate.models.openai_chat import OpenAIChat as M; M('m'); assert 'httpx' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.models.decoding import Delta, decoded, failure
 from turnstate.models.base import Reply
-from turnstate.models.openai_responses_decode import ResponsesDecoder
-from turnstate.models.openai_responses_parts import PROTOCOL
+from turnstate.models.openai_responses import PROTOCOL
+from turnstate.models.openai_responses.decode import ResponsesDecoder
 from turnstate_states.content import Citation, Hosted, Reasoning, Refusal, Text, ToolCall
 from turnstate_states.errors import ModelError
 from turnstate_states.transcript import Usage
 
-Delta = tuple[str, str, int]
 MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "status": "completed"}
 
@@ -65,20 +65,11 @@ def end(*output: Any, status: str = "completed", **more: Any) -> bytes:
 
 
 def decode(*pieces: bytes) -> tuple[Reply, list[Delta]]:
-    deltas: list[Delta] = []
-    decoder = ResponsesDecoder("asked", lambda kind, text, slot: deltas.append((kind, text, slot)), "http://a")
-    for piece in pieces:
-        if decoder.feed(piece):
-            break
-    decoder.end()
-    return decoder.reply(), deltas
+    return decoded(lambda on_delta: ResponsesDecoder("asked", on_delta, "http://a"), pieces)
 
 
 def fails(*pieces: bytes) -> ModelError:
-    with pytest.raises(ModelError) as caught:
-        decode(*pieces)
-    assert "\n" not in str(caught.value)
-    return caught.value
+    return failure(lambda: decode(*pieces))
 
 
 def shown(deltas: list[Delta], kind: str = "text") -> str:

@@ -1,4 +1,4 @@
-"""Requests to Responses servers: what is on the wire, what goes back where, and that nothing is encoded twice."""
+"""Requests to Responses servers: what is on the wire, and what goes back where."""
 
 from __future__ import annotations
 
@@ -11,68 +11,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.models.requests import COUNTER, TOOL, blank_history, call, message, request, result, strict_json
 from tests.models.test_openai_responses_decode import ITEMS
 from turnstate.models.base import ModelRequest, Reply, ToolDefinition
-from turnstate.models.openai_responses_decode import ResponsesDecoder
-from turnstate.models.openai_responses_encode import ResponsesEncoder
-from turnstate.models.openai_responses_parts import CALLS, PROTOCOL
-from turnstate.models.openai_responses_settings import RESERVED, check_responses_settings
-from turnstate.models.openai_settings import check_extra_body
+from turnstate.models.openai_responses import PROTOCOL
+from turnstate.models.openai_responses.decode import ResponsesDecoder
+from turnstate.models.openai_responses.encode import ResponsesEncoder
+from turnstate.models.openai_responses.parts import CALLS
 from turnstate_states.content import (
     Audio,
     File,
     Hosted,
     Image,
-    Part,
     Reasoning,
     Refusal,
     Text,
     ToolCall,
-    ToolResult,
 )
-from turnstate_states.errors import InvalidInput, ModelError
-from turnstate_states.transcript import Message, Role
+from turnstate_states.errors import ModelError
+from turnstate_states.transcript import Message
 
-COUNTER = iter(range(1_000_000))
 CLOSED: dict[str, Any] = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-TOOL = ToolDefinition("f", "does it", {"type": "object", "properties": {}})
-
-
-def message(role: Role, *parts: Part | str, id: str = "", **more: Any) -> Message:
-    made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
-    return Message(id or f"m{next(COUNTER)}", None, "t1", role, made, 0.0, **more)
-
-
-def request(*messages: Message, instructions: str = "", **more: Any) -> ModelRequest:
-    return ModelRequest("s", "t1.1.1", instructions, messages, **more)
 
 
 def encoder(model: str = "m", **more: Any) -> ResponsesEncoder:
     return ResponsesEncoder(model, settings=more.pop("settings", {}), extra_body=more.pop("extra_body", {}), **more)
 
 
-def strict(data: bytes) -> Any:
-    def no(name: str) -> Any:
-        raise AssertionError(name)
-
-    return json.loads(data.decode(), parse_constant=no)
-
-
 def body(sent: ModelRequest, **more: Any) -> Any:
-    return strict(encoder(**more).encode(sent))
+    return strict_json(encoder(**more).encode(sent))
 
 
 def items(*given: Message, origin: str = "http://a", **more: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = body(request(*given), origin=origin, **more)["input"]
     return found
-
-
-def call(id: str, arguments: str = "{}", provider_id: str = "", name: str = "f") -> ToolCall:
-    return ToolCall(id, name, arguments, provider_id=provider_id)
-
-
-def result(call: str, text: str = "ok", **more: Any) -> Message:
-    return message("tool", ToolResult(call, text, **more))
 
 
 def replied(*output: dict[str, Any], origin: str = "http://a") -> Message:
@@ -221,41 +193,6 @@ def test_tools_are_strict_where_they_can_be(schema: Any, is_strict: bool) -> Non
     assert body(sent, settings={"strict_tools": False})["tools"][0]["strict"] is False
 
 
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"temprature": 1}, "temperature"),
-        ({"seed": 1}, "seed"),
-        ({"stop": "x"}, "stop"),
-        ({"temperature": float("nan")}, "a finite number"),
-        ({"max_tokens": 0}, "a positive whole number"),
-        ({"include": "x"}, "a list of texts"),
-        ({"hosted_tools": ["web_search"]}, "a list of mappings"),
-        ({"hosted_tools": [{"x": float("inf")}]}, "hosted_tools"),
-        ({"metadata": {"a": object()}}, "metadata"),
-    ],
-)
-def test_bad_settings(settings: dict[str, Any], text: str) -> None:
-    """A setting that is not known or does not fit is refused with a text that says what would do."""
-    with pytest.raises(InvalidInput, match=text):
-        check_responses_settings(settings)
-
-
-@pytest.mark.parametrize(
-    "fields", [{"input": []}, {"stream": False}, {"tools": []}, {"instructions": "x"}, {"x": "\ud800"}]
-)
-def test_bad_extra_body(fields: dict[str, Any]) -> None:
-    """Extra fields cannot replace what the adapter makes, and must be JSON."""
-    with pytest.raises(InvalidInput, match="extra_body"):
-        check_extra_body(fields, RESERVED)
-
-
-def test_numbers_that_are_not_finite_never_reach_the_wire() -> None:
-    """Case 34: a tool whose schema holds NaN is refused."""
-    with pytest.raises(InvalidInput, match="tools"):
-        body(request(message("user", "x"), tools=(ToolDefinition("f", "", {"maximum": float("nan")}),)))
-
-
 def test_user_content() -> None:
     """Text alone is a string; with pictures, files or speech it is a list of blocks; blank text is left out."""
     image = Image("data:image/png;base64,AA==", provider={PROTOCOL: {"detail": "low"}})
@@ -364,7 +301,7 @@ def test_ids_hold_when_only_the_result_is_new() -> None:
     cache: dict[Any, Any] = {}
     said, one = replied(CALL), encoder(origin="http://a")
     one.encode(request(said, cache=cache))
-    found = strict(one.encode(request(said, result(said.calls[0].id), cache=cache)))["input"]
+    found = strict_json(one.encode(request(said, result(said.calls[0].id), cache=cache)))["input"]
     assert found[1]["call_id"] == "call_1"
 
 
@@ -447,10 +384,9 @@ def test_results_with_images() -> None:
         ('{"a": NaN}', '{"_raw":"{\\"a\\": NaN}"}'),
     ],
 )
-def test_arguments_on_the_wire_are_an_object(sent: str, wire: str) -> None:
-    """Cases 20 and 94: arguments that a server could not parse are wrapped, all others go back byte for byte."""
-    for made in (message("assistant", call("m1.0", sent)), replied({**CALL, "arguments": sent})):
-        assert items(made)[0]["arguments"] == wire
+def test_arguments_that_came_from_here_are_an_object(sent: str, wire: str) -> None:
+    """Cases 20 and 94: of a call of this server, too, arguments that it could not parse are wrapped."""
+    assert items(replied({**CALL, "arguments": sent}))[0]["arguments"] == wire
 
 
 def test_made_up_tool_names_are_made_valid() -> None:
@@ -465,17 +401,7 @@ def test_no_blank_text_is_sent() -> None:
         **SAID,
         "content": [{"type": "output_text", "text": " \n"}, {"type": "output_text", "text": "b"}],
     }
-    history = [
-        message("user", "a"),
-        message("assistant", "\n\n", status="incomplete"),
-        message("user", "b"),
-        message("assistant"),
-        message("user", "c"),
-        message("assistant", "\n", call("m1.0")),
-        result("m1.0", " "),
-        replied(blank),
-        message("system", " "),
-    ]
+    history = [*blank_history(), replied(blank), message("system", " ")]
     found = body(request(*history, instructions=" \n", additions=["", " "]), origin="http://a")
     assert "instructions" not in found
     sent = found["input"]
@@ -527,34 +453,13 @@ def test_additions_come_last() -> None:
     assert found["instructions"] == "x\ufffd"
 
 
-def test_a_step_encodes_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was encoded for one request is reused by the next, unless its message, the tools or the storing changed."""
+def test_what_is_known_is_encoded_again_where_it_would_differ() -> None:
+    """A tool of the same name but another schema, and items whose storing changed, are not taken from the cache."""
     one, cache = encoder(origin="http://a"), dict[Any, Any]()
-    history = [message("user", f"text {n}", id=f"m{n}") for n in range(5)]
-    before = one.encode(request(*history, tools=(TOOL,), cache=cache))
-    seen: list[str] = []
-    original = ResponsesEncoder._message  # pyright: ignore[reportPrivateUsage]
-
-    def watched(self: ResponsesEncoder, message: Message, *rest: Any, **more: Any) -> Any:
-        seen.append(message.id)
-        return original(self, message, *rest, **more)
-
-    monkeypatch.setattr(ResponsesEncoder, "_message", watched)
-    assert one.encode(request(*history, tools=(TOOL,), cache=cache)) == before
-    assert not seen
-    history[3] = message("user", "other", id="m3")
-    assert b"other" in one.encode(request(*history, message("user", "new", id="m9"), tools=(TOOL,), cache=cache))
-    assert seen == ["m3", "m9"]
-    other = one.encode(request(*history, tools=(ToolDefinition("g", "", {}),), cache=cache))
-    assert strict(other)["tools"][0]["name"] == "g"
-    loose = one.encode(request(*history, tools=(ToolDefinition("g", "", CLOSED),), cache=cache))
-    assert strict(loose)["tools"][0]["strict"]
+    said = message("user", "x")
+    for schema, is_strict in (({}, False), (CLOSED, True)):
+        sent = one.encode(request(said, tools=(ToolDefinition("g", "", schema),), cache=cache))
+        assert strict_json(sent)["tools"][0]["strict"] is is_strict
     bare = replied({"type": "reasoning", "id": "rs_1", "summary": []}, CALL)
-    assert len(strict(one.encode(request(bare, cache=cache)))["input"]) == 1
-    assert len(strict(one.encode(request(bare, cache=cache, settings={"store": True})))["input"]) == 2
-
-
-def test_text_is_sent_as_utf8() -> None:
-    """Text of every script arrives as it was; NUL and quotes are escaped."""
-    text = 'é日🌍\u2028\x00"\\'
-    assert items(message("user", text))[0]["content"] == text
+    assert len(strict_json(one.encode(request(bare, cache=cache)))["input"]) == 1
+    assert len(strict_json(one.encode(request(bare, cache=cache, settings={"store": True})))["input"]) == 2

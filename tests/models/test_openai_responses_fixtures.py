@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,21 +10,21 @@ from typing import Any
 import attrs
 import pytest
 
+from tests.models.decoding import Delta, decoded
+from tests.models.recordings import answers, beginnings, events_of, load, needs_recordings, streams, ways
 from turnstate.models.base import ModelRequest, Reply
-from turnstate.models.openai_errors import response_error
-from turnstate.models.openai_responses_decode import ResponsesDecoder
-from turnstate.models.openai_responses_encode import ResponsesEncoder
-from turnstate.models.openai_responses_parts import PROTOCOL, read_responses_usage
+from turnstate.models.openai_responses import PROTOCOL
+from turnstate.models.openai_responses.decode import ResponsesDecoder
+from turnstate.models.openai_responses.encode import ResponsesEncoder
+from turnstate.models.openai_responses.usage import read_usage
+from turnstate.models.wire.errors import response_error
 from turnstate_states.content import Hosted, Reasoning, Refusal, Text, ToolCall
 from turnstate_states.errors import ModelError
 from turnstate_states.transcript import Message
 
-SHARED = os.environ.get("TURNSTATE_SHARED", "")
-FOLDER = Path(SHARED) / "fixtures" / "openai_responses"
-FILES = sorted(FOLDER.glob("*.sse")) + sorted(FOLDER.glob("*.body")) if SHARED else []
-STREAMS = [file for file in FILES if file.suffix == ".sse"]
+FILES = answers("openai_responses")
 
-pytestmark = pytest.mark.skipif(not FILES, reason="TURNSTATE_SHARED does not name a folder with recorded traffic")
+pytestmark = needs_recordings
 
 DIFFERENT_ERRORS: dict[str, tuple[str, str]] = {
     # Its first and last events lack their last brace: no client can read it.
@@ -54,24 +53,13 @@ KINDS = {
 """The kinds that an exception of the SDK may be with us."""
 
 
-def load(file: Path, what: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{file.stem}.{what}").read_text())
-    return found
-
-
 @cache
 def expected(file: Path) -> dict[str, Any]:
     return load(file, "expected.json")
 
 
-def decode(pieces: list[bytes]) -> tuple[Reply, list[tuple[str, str, int]]]:
-    deltas: list[tuple[str, str, int]] = []
-    decoder = ResponsesDecoder("asked", lambda kind, text, slot: deltas.append((kind, text, slot)), "http://server")
-    for piece in pieces:
-        if decoder.feed(piece):
-            break
-    decoder.end()
-    return decoder.reply(), deltas
+def decode(pieces: list[bytes]) -> tuple[Reply, list[Delta]]:
+    return decoded(lambda on_delta: ResponsesDecoder("asked", on_delta, "http://server"), pieces)
 
 
 def types(reply: Reply) -> list[str]:
@@ -104,7 +92,7 @@ def check(file: Path, pieces: list[bytes]) -> None:
     ]
     assert types(reply) == wanted["output_types"]
     assert (reply.raw_stop, reply.stop) == (wanted["status"], "tool-calls" if calls else "stop")
-    assert reply.usage == read_responses_usage(wanted["usage"])
+    assert reply.usage == read_usage(wanted["usage"])
     assert reply.metadata["id"] == wanted["id"]
     told = "".join(text for kind, text, _ in deltas if kind == "text")
     assert told == SHOWN.get(file.stem, reply.text)
@@ -112,15 +100,6 @@ def check(file: Path, pieces: list[bytes]) -> None:
     for slot, call in enumerate(calls):
         assert ("call", call.name, slot) in deltas
         assert "".join(text for kind, text, of in deltas if (kind, of) == ("arguments", slot)) == call.arguments
-
-
-def ways(data: bytes) -> list[list[bytes]]:
-    events = data.replace(b"\r\n", b"\n").split(b"\n\n")
-    found = [[data], [event + b"\n\n" for event in events]]
-    found += [[data[:place], data[place:]] for place in range(1, len(data), max(1, len(data) // 40))]
-    if len(data) < 6000:
-        found.append([data[place : place + 1] for place in range(len(data))])
-    return found
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -134,7 +113,7 @@ def test_recorded_answers(file: Path) -> None:
         assert found.kind in ({kind} if kind else KINDS[error["type"]])
         assert (text or error["message"].partition(" - ")[2]) in str(found)
         return
-    for pieces in ways(data):
+    for pieces in [*ways(data, spread=40), [event + b"\n\n" for event in events_of(file)]]:
         if error:
             with pytest.raises(ModelError) as caught:
                 decode(pieces)
@@ -144,19 +123,18 @@ def test_recorded_answers(file: Path) -> None:
             check(file, pieces)
 
 
-@pytest.mark.parametrize("file", STREAMS, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", streams("openai_responses"), ids=lambda file: file.stem)
 def test_cut_answers(file: Path) -> None:
     """Case 8: an answer that is cut before the event that ends it is never complete, wherever the cut is."""
-    events = file.read_bytes().replace(b"\r\n", b"\n").split(b"\n\n")
+    events = events_of(file)
     last = next((n for n, event in enumerate(events) if b'"response.completed"' in event), len(events) - 2)
     step = max(1, last // 60)
-    for n in [*range(0, last, step), last]:
-        for half in (b"", events[n][: len(events[n]) // 2]):
-            with pytest.raises(ModelError):
-                decode([b"".join(event + b"\n\n" for event in events[:n]) + half])
+    for beginning in beginnings(events, [*range(0, last, step), last]):
+        with pytest.raises(ModelError):
+            decode([beginning])
 
 
-@pytest.mark.parametrize("file", STREAMS, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", streams("openai_responses"), ids=lambda file: file.stem)
 def test_items_go_back_as_they_came(file: Path) -> None:
     """A recorded reply, sent back to its server, is the output of its last event, item by item."""
     if expected(file).get("error"):

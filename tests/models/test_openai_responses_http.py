@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
 
-from tests.models.test_openai_chat_http import CANARY, END, HEAD, Server, part, plain, request, serving
-from turnstate.models.base import Reply
-from turnstate.models.http import Timeouts
-from turnstate.models.openai_responses import OpenAIResponses
-from turnstate_states.errors import InvalidInput, ModelError
+from tests.models.exchanges import CANARY, failure_of, hello, ignore, opened, reply_of
+from tests.models.keep_alive_server import END, HEAD, KeepAliveServer, part, plain, serving
+from turnstate.models import OpenAIResponses, Timeouts
+from turnstate.models.base import OnDelta, Reply
+from turnstate_states.errors import ModelError
 
 
 def event(kind: str, **fields: Any) -> bytes:
@@ -42,33 +38,30 @@ LAST = event("completed", response=response("Hello"))
 GOOD = [HEAD, part(text("Hel")), part(text("lo")), part(LAST), END]
 
 
-@asynccontextmanager
-async def open_model(server: Server, **more: Any) -> AsyncGenerator[OpenAIResponses]:
-    made = OpenAIResponses("m", base_url=server.url, **more)
-    try:
-        yield made
-    finally:
-        await made.aclose()
+def model(server: KeepAliveServer, **more: Any) -> OpenAIResponses:
+    return OpenAIResponses("m", base_url=server.url, **more)
 
 
-async def ask(server: Server, **more: Any) -> tuple[Reply, list[str]]:
-    deltas: list[str] = []
-    async with open_model(server, **more) as made:
-        return await made.respond(request(), lambda kind, text, slot: deltas.append(text)), deltas
+async def ask(server: KeepAliveServer, on_delta: OnDelta = ignore, **more: Any) -> Reply:
+    return await reply_of(model(server, **more), on_delta)
 
 
-async def fails(server: Server, **more: Any) -> ModelError:
-    with pytest.raises(ModelError) as caught:
-        await ask(server, **more)
-    assert "\n" not in str(caught.value)
-    return caught.value
+async def fails(server: KeepAliveServer, **more: Any) -> ModelError:
+    return await failure_of(model(server, **more))
 
 
 async def test_a_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reply is streamed; the request is a POST of JSON to ``responses`` with the key in a header."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     async with serving(GOOD) as server:
-        reply, deltas = await ask(server, api_key="k-1", headers={"X-A": "b"}, settings={"max_tokens": 50})
+        deltas: list[str] = []
+        reply = await ask(
+            server,
+            lambda kind, text, slot: deltas.append(text),
+            api_key="k-1",
+            headers={"X-A": "b"},
+            settings={"max_tokens": 50},
+        )
         await ask(server)
     assert (reply.text, reply.stop, reply.usage.input, deltas) == ("Hello", "stop", 3, ["Hel", "lo"])
     head, body = server.requests[0]
@@ -81,9 +74,9 @@ async def test_a_reply(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_connection_is_used_again() -> None:
     """Replies one after the other share a connection."""
-    async with serving(GOOD) as server, open_model(server) as made:
+    async with serving(GOOD) as server, opened(model(server)) as made:
         for _ in range(5):
-            await made.respond(request(), lambda kind, text, slot: None)
+            await made.respond(hello(), ignore)
         assert server.connections == 1
 
 
@@ -91,7 +84,7 @@ async def test_an_open_socket_does_not_hold_the_reply_up() -> None:
     """The event that ends the response ends the attempt though the socket stays open, and it is closed then."""
     async with serving([*GOOD[:-1], "hold"]) as server:
         with trio.fail_after(2):
-            assert (await ask(server))[0].text == "Hello"
+            assert (await ask(server)).text == "Hello"
             await server.gone.wait()
 
 
@@ -99,7 +92,7 @@ async def test_one_byte_at_a_time() -> None:
     """Cases 1 and 3: a body that arrives byte by byte, with CRLF and text of many bytes, is the same reply."""
     stream = (text("é日🌍") + event("completed", response=response("é日🌍"))).replace(b"\n", b"\r\n")
     async with serving([HEAD, *(part(stream[n : n + 1]) for n in range(len(stream))), END]) as server:
-        assert (await ask(server))[0].text == "é日🌍"
+        assert (await ask(server)).text == "é日🌍"
 
 
 async def test_a_break_and_a_cut_are_told_apart() -> None:
@@ -120,9 +113,9 @@ async def test_a_silent_server_is_not_waited_for() -> None:
 
 async def test_cancelling_closes_the_connection() -> None:
     """A cancelled attempt leaves nothing behind: the server sees the connection end at once."""
-    async with serving([HEAD, part(text("a")), "hold"]) as server, open_model(server) as made:
+    async with serving([HEAD, part(text("a")), "hold"]) as server, opened(model(server)) as made:
         with trio.move_on_after(0.2):
-            await made.respond(request(), lambda kind, text, slot: None)
+            await made.respond(hello(), ignore)
         with trio.fail_after(1):
             await server.gone.wait()
 
@@ -131,7 +124,7 @@ async def test_an_answer_in_one_piece() -> None:
     """An answer that is JSON in place of a stream is a reply."""
     body = json.dumps(response("a")).encode()
     async with serving(plain("200 OK", body, "Content-Type: application/json")) as server:
-        assert (await ask(server))[0].text == "a"
+        assert (await ask(server)).text == "a"
 
 
 async def test_the_same_cause_is_the_same_error() -> None:
@@ -168,50 +161,10 @@ async def test_keys_are_never_told() -> None:
 async def test_rotating_keys() -> None:
     """A function is asked for the key before each attempt."""
     keys = iter(["k-1", "k-2"])
-    async with serving(GOOD) as server, open_model(server, api_key=lambda: next(keys)) as made:
+    async with serving(GOOD) as server, opened(model(server, api_key=lambda: next(keys))) as made:
         for _ in range(2):
-            await made.respond(request(), lambda kind, text, slot: None)
+            await made.respond(hello(), ignore)
     assert [f"authorization: bearer k-{n}".encode() in server.requests[n - 1][0].lower() for n in (1, 2)] == [
         True,
         True,
     ]
-
-
-async def test_bad_settings_of_a_turn() -> None:
-    """A setting of a turn that cannot be sent is an error before anything is sent."""
-    sent = request()
-    sent.settings = {"seed": 1}
-    with pytest.raises(ModelError, match="seed") as caught:
-        await OpenAIResponses("m", base_url="http://127.0.0.1:9/v1").respond(sent, lambda kind, text, slot: None)
-    assert caught.value.kind == "invalid-request"
-
-
-BAD: list[Callable[[], object]] = [
-    lambda: OpenAIResponses(""),
-    lambda: OpenAIResponses("m", base_url="localhost:8000/v1"),
-    lambda: OpenAIResponses("m", settings={"nope": 1}),
-    lambda: OpenAIResponses("m", extra_body={"input": []}),
-    lambda: OpenAIResponses("m", headers={"a b": "c"}),
-    lambda: OpenAIResponses("m", connections=0),
-]
-
-
-@pytest.mark.parametrize("make", BAD)
-def test_bad_arguments(make: Callable[[], object]) -> None:
-    """What cannot work is refused when the model is made."""
-    with pytest.raises(InvalidInput):
-        make()
-
-
-def test_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The URL comes from the argument, the environment or is OpenAI's."""
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    assert repr(OpenAIResponses("m")) == "OpenAIResponses('m', base_url='https://api.openai.com/v1')"
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://me:secret@host:1/v1/")
-    assert repr(OpenAIResponses("m")) == "OpenAIResponses('m', base_url='http://host:1/v1')"
-
-
-def test_httpx_is_imported_only_when_needed() -> None:
-    """Making a model by its name does not import httpx."""
-    code = "import sys; from turnstate.models.naming import resolve; resolve('openai:m'); assert 'httpx' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)

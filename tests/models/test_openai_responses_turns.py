@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import trio
 
-from tests.models.test_openai_chat_http import END, HEAD, Server, part, plain, serving
+from tests.models.keep_alive_server import END, HEAD, KeepAliveServer, part, plain, serving
 from turnstate import Agent, Engine, MemoryStore, tool
+from turnstate.models import OpenAIResponses
 from turnstate.models.fallback import Fallback
-from turnstate.models.openai_responses import OpenAIResponses
 
 THOUGHT: dict[str, Any] = {
     "type": "reasoning",
@@ -43,7 +43,7 @@ def answer(*output: dict[str, Any], status: str = "completed", **more: Any) -> l
     return [HEAD, part(b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)), END]
 
 
-def sent(server: Server, n: int) -> list[dict[str, Any]]:
+def sent(server: KeepAliveServer, n: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(server.requests[n][1])["input"]
     return found
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnstate.models.sse import Event, SSEDecoder
+from turnstate.models.wire.sse import Event, SSEDecoder
 from turnstate_states.errors import ModelError
 
 STREAM = (

@@ -16,7 +16,7 @@ from turnstate_states.errors import ModelError
 
 if TYPE_CHECKING:
     from ..models.base import DeltaKind, OnDelta, Reply
-    from ..models.openai_model import Decoder
+    from ..models.wire.http_model import Decoder
 
 __all__ = ["PROTOCOLS", "decode"]
 
@@ -93,25 +93,25 @@ def _shown(reply: Reply) -> dict[str, Any]:
 
 
 def _chat(on_delta: OnDelta) -> Decoder:
-    from ..models.openai_chat_decode import ChatDecoder
+    from ..models.openai_chat.decode import ChatDecoder
 
     return ChatDecoder("", on_delta)
 
 
 def _responses(on_delta: OnDelta) -> Decoder:
-    from ..models.openai_responses_decode import ResponsesDecoder
+    from ..models.openai_responses.decode import ResponsesDecoder
 
     return ResponsesDecoder("", on_delta)
 
 
 def _messages(on_delta: OnDelta) -> Decoder:
-    from ..models.anthropic_decode import MessageDecoder
+    from ..models.anthropic.decode import MessageDecoder
 
     return MessageDecoder("", on_delta)
 
 
 def _gemini(on_delta: OnDelta) -> Decoder:
-    from ..models.gemini_decode import GeminiDecoder
+    from ..models.gemini.decode import GeminiDecoder
 
     return GeminiDecoder("", on_delta)
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from .base import DeltaKind, Model, ModelRequest, OnDelta, Reply, ToolDefinition
 
 if TYPE_CHECKING:
-    from .anthropic import Anthropic
+    from .anthropic.model import Anthropic
     from .fallback import FALLBACK_ON, Fallback
-    from .gemini import Gemini
-    from .http import HTTPOptions, Timeouts
+    from .gemini.model import Gemini
     from .naming import resolve
-    from .openai_chat import OpenAIChat
-    from .openai_responses import OpenAIResponses
+    from .openai_chat.model import OpenAIChat
+    from .openai_responses.model import OpenAIResponses
+    from .wire.http import HTTPOptions, Timeouts
 
 __all__ = [
     "FALLBACK_ON",
@@ -35,14 +35,14 @@ __all__ = [
 ]
 
 LAZY = {
-    "Anthropic": "anthropic",
+    "Anthropic": "anthropic.model",
     "FALLBACK_ON": "fallback",
     "Fallback": "fallback",
-    "Gemini": "gemini",
-    "HTTPOptions": "http",
-    "OpenAIChat": "openai_chat",
-    "OpenAIResponses": "openai_responses",
-    "Timeouts": "http",
+    "Gemini": "gemini.model",
+    "HTTPOptions": "wire.http",
+    "OpenAIChat": "openai_chat.model",
+    "OpenAIResponses": "openai_responses.model",
+    "Timeouts": "wire.http",
     "resolve": "naming",
 }
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, cast
 
 from turnstate_states.errors import InvalidInput
 
+from .. import models
 from .base import Model
 
 __all__ = ["is_model_name", "resolve"]
 
 _PROVIDERS = {
-    "openai": ("openai_responses", "OpenAIResponses"),
-    "openai-chat": ("openai_chat", "OpenAIChat"),
-    "anthropic": ("anthropic", "Anthropic"),
-    "gemini": ("gemini", "Gemini"),
+    "openai": "OpenAIResponses",
+    "openai-chat": "OpenAIChat",
+    "anthropic": "Anthropic",
+    "gemini": "Gemini",
 }
 _FORMS = ", ".join([*(f"{provider}:NAME" for provider in _PROVIDERS), "http://HOST:PORT/v1#NAME (Chat Completions)"])
 
@@ -60,8 +60,8 @@ def is_model_name(name: str) -> bool:
 
 
 def _make(provider: str, name: str, options: dict[str, Any]) -> Model:
-    module, kind = _PROVIDERS[provider]
-    adapter = getattr(import_module(f".{module}", __package__), kind)
+    kind = _PROVIDERS[provider]
+    adapter = getattr(models, kind)
     try:
         return cast("Model", adapter(name, **options))
     except TypeError as error:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..models.wire import is_dict, is_list
+from ..models.wire.json_values import is_dict, is_list
 
 __all__ = ["broken_rule"]
 

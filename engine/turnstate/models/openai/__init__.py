@@ -1,0 +1,1 @@
+"""What Chat Completions and Responses share: where the server is, and how usage is told."""

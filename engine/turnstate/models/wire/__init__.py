@@ -1,0 +1,1 @@
+"""What the adapters share, whatever protocol they speak: HTTP, events, JSON values, settings, errors."""

@@ -1,0 +1,183 @@
+"""The base of the adapters: where the server is, what opens it, and one exchange."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ClassVar, Protocol
+
+from turnstate_states.errors import InvalidInput, ModelError
+from turnstate_states.transcript import Usage
+
+from ..base import Model, ModelRequest, OnDelta, Reply
+from .endpoint import check_headers, check_key, check_url, join_url, shown_url
+from .errors import response_error
+from .http import Channel, HTTPOptions, Receiver, Timeouts
+from .http_errors import hide
+
+__all__ = ["ApiKey", "Decoder", "Encoder", "HTTPModel"]
+
+ApiKey = str | Callable[[], str | Awaitable[str]]
+"""A key, or a function (plain or async) that is asked for it before each attempt."""
+
+
+class Encoder(Protocol):
+    """Makes the bodies of one model's requests."""
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """The body of a request; raises :class:`~turnstate.InvalidInput` if something cannot be sent."""
+        ...
+
+
+class Decoder(Receiver, Protocol):
+    """A receiver that has the reply when the body has ended."""
+
+    @property
+    def usage(self) -> Usage:
+        """What the server has told of usage so far."""
+        ...
+
+    def reply(self) -> Reply:
+        """The complete reply; raises :class:`~turnstate.ModelError` if it makes no sense."""
+        ...
+
+
+class HTTPModel(Model):
+    """A model behind an HTTP server.
+
+    Args:
+        name: the model's name on the server.
+        base_url: where the server is, such as ``http://localhost:8000/v1``; otherwise the environment or the adapter
+            says it. A query in it is kept.
+        api_key: the key, or a function (plain or async) that is asked for it before each attempt; otherwise the
+            environment's. Without one none is sent, as local servers want it.
+        settings: those of the adapter's protocol. Those of a turn come before them.
+        headers: further headers of each request; one that authorizes takes the key's place.
+        extra_body: further fields of each request's body, for what only one server knows. None leaves a field out, such as
+            ``{"stream_options": None}`` for a server that refuses it.
+        timeouts: limits in seconds.
+        connections: how many requests may be under way at once; more of them wait.
+        http: proxy, certificates and HTTP/2, see :class:`~turnstate.models.HTTPOptions`.
+
+    Raises:
+        InvalidInput: a value is wrong. The text never holds the key.
+    """
+
+    path: ClassVar[str]
+    """Where requests go, below the base URL."""
+    default_url: ClassVar[str]
+    """The base URL where nothing else says it."""
+    url_variable: ClassVar[str] = ""
+    """The environment's variable that says the base URL, if there is one."""
+    key_variables: ClassVar[tuple[str, ...]]
+    """The environment's variables that may hold the key; the first that does counts."""
+    key_headers: ClassVar[frozenset[str]] = frozenset({"authorization", "api-key", "x-api-key"})
+    """Headers of the host's own that take the key's place, in lower case."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: ApiKey | None = None,
+        settings: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+        timeouts: Timeouts | None = None,
+        connections: int = 100,
+        http: HTTPOptions | None = None,
+    ) -> None:
+        if not name.strip():
+            raise InvalidInput("name: expected the model's name on the server")
+        if connections < 1:
+            raise InvalidInput("connections: expected at least 1")
+        self.name = name
+        self._base = check_url(base_url or os.environ.get(self.url_variable) or self.default_url)
+        self._url = self._endpoint(self._base)
+        self._origin = shown_url(self._url)
+        self._api_key = check_key(api_key) if isinstance(api_key, str) else api_key
+        if api_key is None:
+            self._key_of_environment()
+        self._headers = check_headers(headers or {})
+        self._channel = Channel(self._url, timeouts or Timeouts(), connections, http)
+        self._encoder = self._make_encoder(settings or {}, extra_body or {})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, base_url={self._origin.removesuffix(f'/{self.path}')!r})"
+
+    async def respond(self, request: ModelRequest, on_delta: OnDelta) -> Reply:
+        """Send the request and wait for the whole reply; see :meth:`Model.respond`."""
+        body = self._encode(request)
+        key = await self._key()
+        given = {name.lower() for name in self._headers}
+        authorized = not given.isdisjoint(self.key_headers)
+        standing = {"Content-Type": "application/json", **self._standing_headers()}
+        if key and not authorized:
+            standing |= self._authorize(key)
+        headers = {name: value for name, value in standing.items() if name.lower() not in given} | self._headers
+
+        def failed(status: int, answer: Mapping[str, str], text: bytes) -> ModelError:
+            return self._failed(status, answer, text, with_key=bool(key) or authorized)
+
+        decoder = self._make_decoder(on_delta)
+        try:
+            await self._channel.post(body, headers, decoder, failed)
+            return decoder.reply()
+        except ModelError as error:
+            error.usage = decoder.usage
+            hide(error, (key, *self._headers.values()))
+            raise
+
+    async def aclose(self) -> None:
+        """Close the connections, unless a request is under way; a later request makes new ones."""
+        await self._channel.aclose()
+
+    @abstractmethod
+    def _make_encoder(self, settings: Mapping[str, Any], extra_body: Mapping[str, Any]) -> Encoder:
+        """The encoder of the model's requests; raises :class:`~turnstate.InvalidInput` if a value is wrong."""
+
+    @abstractmethod
+    def _make_decoder(self, on_delta: OnDelta) -> Decoder:
+        """A decoder for one answer."""
+
+    def _endpoint(self, base: str) -> str:
+        """Where requests go."""
+        return join_url(base, self.path)
+
+    def _standing_headers(self) -> dict[str, str]:
+        """Headers of each request; the host's own take their place."""
+        return {}
+
+    def _authorize(self, key: str) -> dict[str, str]:
+        """The header that carries the key."""
+        return {"Authorization": f"Bearer {key}"}
+
+    def _failed(self, status: int, answer: Mapping[str, str], text: bytes, *, with_key: bool) -> ModelError:
+        """The error that an answer with a status other than 2xx is."""
+        return response_error(status, answer, text, self._origin, with_key=with_key, variable=self.key_variables[0])
+
+    def _encode(self, request: ModelRequest) -> bytes:
+        try:
+            return self._encoder.encode(request)
+        except InvalidInput as error:
+            raise ModelError(str(error), kind="invalid-request") from error
+
+    async def _key(self) -> str:
+        if isinstance(self._api_key, str):
+            return self._api_key
+        try:
+            if self._api_key is None:
+                return self._key_of_environment()
+            given = self._api_key()
+            return check_key(await given if inspect.isawaitable(given) else given)
+        except InvalidInput as error:
+            raise ModelError(str(error), kind="authentication") from error
+        except Exception as error:
+            text = f"api_key: the function raised {type(error).__name__}"
+            raise ModelError(text, kind="authentication") from error
+
+    def _key_of_environment(self) -> str:
+        keys = (check_key(os.environ.get(variable, ""), variable) for variable in self.key_variables)
+        return next(filter(None, keys), "")
