@@ -396,6 +396,8 @@ class Session(SessionHandle):
         return Session(self._engine, id)
 
     async def _submit(self, submission: Submission, *, explicit: bool) -> Receipt:
+        if isinstance(submission, (Send, Edit, Regenerate)):
+            self._engine.agent.model.check_settings(submission.settings)
         try:
             driver = await self._engine.drive(self.id)
         except SessionInUse:
@@ -469,6 +471,9 @@ class Session(SessionHandle):
             edits: a person's earlier message that this one takes the place of; see :meth:`SessionHandle.edit`.
             settings: settings of the model for this turn.
             id: the submission's id.
+
+        Raises:
+            InvalidInput: the message or a setting cannot be used.
         """
         return self._manage(message, output, settings or {}, id, edits)
 
@@ -487,6 +492,7 @@ class Session(SessionHandle):
             wanted = OutputType(output)
             settings = {**wanted.settings, **settings}
         said: Send | Edit = Send(id or new_id(), as_parts(message), settings=dict(settings))
+        self._engine.agent.model.check_settings(settings)
         if edits:
             said = Edit(said.id, _message_id(edits), said.parts, said.settings)
         return TurnManager(self._engine, self.id, said, explicit=id is not None, output=wanted)
@@ -513,6 +519,7 @@ class Session(SessionHandle):
         self, message: Message | str = "", *, settings: Mapping[str, Any] | None = None, id: str | None = None
     ) -> AbstractAsyncContextManager[Turn[str]]:
         """Have the model answer again, and hold the turn, live; see :meth:`SessionHandle.regenerate`."""
+        self._engine.agent.model.check_settings(settings or {})
         again = Regenerate(id or new_id(), _message_id(message), dict(settings or {}))
         return TurnManager(self._engine, self.id, again, explicit=id is not None)
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.models.exchanges import CANARY, everything_told, hello, ignore
-from turnstate.models import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Timeouts
+from turnstate import Agent, Engine, MemoryStore
+from turnstate.models import Anthropic, Fallback, Gemini, OpenAIChat, OpenAIResponses, Timeouts
 from turnstate_states.errors import InvalidInput, ModelError
 
 Adapter = type[OpenAIChat | OpenAIResponses | Anthropic | Gemini]
@@ -129,3 +130,17 @@ def test_httpx_is_imported_only_when_needed(provider: str) -> None:
         f"import sys; from turnstate.models import resolve; resolve('{provider}:m'); assert 'httpx' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@every_adapter
+async def test_a_turn_with_settings_that_no_model_knows_is_never_begun(adapter: Adapter) -> None:
+    """Settings of a turn are checked before anything is written, for a fallback by all of its models."""
+    model = Fallback(adapter("m", api_key="k"))
+    model.check_settings({"temperature": 0.5})
+    async with Engine(Agent(model), MemoryStore()) as engine:
+        session = engine.session("s")
+        with pytest.raises(InvalidInput, match="temprature"):
+            session.turn("hi", settings={"temprature": 1})
+        with pytest.raises(InvalidInput, match="temprature"):
+            await session.regenerate("m1", settings={"temprature": 1})
+        assert (await session.info()).last_event == 0

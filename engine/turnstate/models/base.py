@@ -93,6 +93,13 @@ class Model(ABC):
             ModelError: anything short of a complete reply.
         """
 
+    def check_settings(self, settings: Mapping[str, Any]) -> None:  # noqa: B027 - many models take any
+        """Check settings of a turn before it is begun. The default accepts all.
+
+        Raises:
+            InvalidInput: the model does not know one of them, or a value does not fit.
+        """
+
     async def aclose(self) -> None:  # noqa: B027 - most models have nothing to close
         """Close connections; an engine does it when it is left. The default has none.
 

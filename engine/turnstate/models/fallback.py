@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
-from typing import get_args
+from typing import Any, get_args
 
 import attrs
 
@@ -69,6 +69,11 @@ class Fallback(Model):
             else:
                 return reply if reply.model else attrs.evolve(reply, model=model.name)
         raise _chosen(failed)
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Settings of a turn must be ones that every model knows; see :meth:`Model.check_settings`."""
+        for model in self.models:
+            model.check_settings(settings)
 
     async def aclose(self) -> None:
         """Close every model, also where one of them fails to."""

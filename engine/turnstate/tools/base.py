@@ -179,7 +179,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         ends_on_input: it only waits, so a steer may end it.
         expires: seconds after which an unanswered request for approval is denied, or one for a result given up.
         output_limit: bytes of output that are kept, head and tail.
-        outside: the function is never run: a person or a client provides the result of a call. Its body may be ``...``.
+        outside: the function is never run: a person or a client provides the result of a call. Its docstring is body enough;
+            annotate it ``-> None``.
         prompt: how a person is asked: a question, a :class:`~turnstate.Prompt` with options or questions, or a function
             with some of the parameters that gives one of them.
 

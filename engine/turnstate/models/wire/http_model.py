@@ -8,8 +8,9 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
+from turnstate_states.content import Text
 from turnstate_states.errors import InvalidInput, ModelError
-from turnstate_states.transcript import Usage
+from turnstate_states.transcript import Message, Usage
 
 from ..base import Model, ModelRequest, OnDelta, Reply
 from .endpoint import check_headers, check_key, check_url, join_url, shown_url
@@ -129,6 +130,12 @@ class HTTPModel(Model):
             error.usage = decoder.usage
             hide(error, (key, *self._headers.values()))
             raise
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Check settings of a turn as a request with them is encoded; see :meth:`Model.check_settings`."""
+        if settings:
+            said = Message("m1", None, "t1", "user", (Text("?"),), 0.0)
+            self._encoder.encode(ModelRequest("", "", "", (said,), settings=settings))
 
     async def aclose(self) -> None:
         """Close the connections, unless a request is under way; a later request makes new ones."""
