@@ -114,7 +114,7 @@ def test_arguments_on_the_wire_are_an_object(wire: Wire, sent: str, wanted: str)
 def test_a_step_encodes_only_what_is_new(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was encoded for one request is reused by the next, unless a message with its id is another object."""
     one, cache = wire.encoder(), dict[Any, Any]()
-    history = [message("user", f"text {n}", id=f"m{n}") for n in range(5)]
+    history = [message("assistant", f"text {n}", id=f"m{n}") for n in range(5)]
     before = one.encode(request(*history, tools=(TOOL,), cache=cache))
     seen: list[str] = []
     original: Callable[..., Any] = vars(wire.kind)["_message"]
@@ -126,8 +126,9 @@ def test_a_step_encodes_only_what_is_new(wire: Wire, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(wire.kind, "_message", watched)
     assert one.encode(request(*history, tools=(TOOL,), cache=cache)) == before
     assert not seen
-    history[3] = message("user", "other", id="m3")
-    assert b"other" in one.encode(request(*history, message("user", "new", id="m9"), tools=(TOOL,), cache=cache))
+    history[3] = message("assistant", "other", id="m3")
+    history.append(message("assistant", "new", id="m9"))
+    assert b"other" in one.encode(request(*history, tools=(TOOL,), cache=cache))
     assert seen == ["m3", "m9"]
     other = one.encode(request(*history, tools=(ToolDefinition("g", "", {}),), cache=cache))
     assert wire.tools(wire.check(other))[0]["name"] == "g"

@@ -8,7 +8,7 @@ from tests.models.requests import TOOL, blank_history, call, message, request, r
 from turnstate.models.base import ModelRequest, ToolDefinition
 from turnstate.models.openai_chat.encode import ChatEncoder
 from turnstate.models.wire.encoding import EMPTY
-from turnstate_states.content import File, Image, Reasoning, Refusal, Text
+from turnstate_states.content import File, Image, Reasoning, Refusal, Text, ToolCall, ToolResult
 from turnstate_states.transcript import Message
 
 
@@ -64,7 +64,8 @@ def test_settings_about_tools_need_tools() -> None:
 def test_user_content() -> None:
     """Text alone is a string; with pictures or files it is a list of blocks; blank text is left out."""
     image, file = Image("data:image/png;base64,AA=="), File("data:application/pdf;base64,AA==", "a.pdf")
-    plain, mixed = messages(message("user", "a", " ", "b"), message("user", "look", "\n", image, file))
+    (plain,) = messages(message("user", "a", " ", "b"))
+    (mixed,) = messages(message("user", "look", "\n", image, file))
     assert plain["content"] == "a\nb"
     assert mixed["content"] == [
         {"type": "text", "text": "look"},
@@ -132,11 +133,32 @@ def test_reasoning_goes_back_only_where_it_is_wanted() -> None:
 
 
 def test_additions_come_last() -> None:
-    """Additions are one last message of this request."""
-    sent = request(message("user", "a"))
+    """Additions are at the end of this request."""
+    sent = request(message("user", "a"), message("assistant", "b"))
     sent.add("one")
     sent.add("two \ud800")
-    assert body(sent)["messages"][1:] == [{"role": "user", "content": "one\n\ntwo \ufffd"}]
+    assert body(sent)["messages"][2:] == [{"role": "user", "content": "one\n\ntwo \ufffd"}]
+
+
+def test_neighbours_of_a_person_are_one_message() -> None:
+    """Messages of a person that follow each other, and additions, are one, because chat templates refuse two in a row."""
+    sent = request(message("user", "a"), message("user", "b", Image("data:image/png;base64,AA==")))
+    sent.add("c")
+    (said,) = body(sent)["messages"]
+    texts = [block.get("text") for block in said["content"]]
+    assert (said["role"], texts) == ("user", ["a", "b", None, "c"])
+    assert body(request(message("user", "a"), message("user", "b")))["messages"] == [
+        {"role": "user", "content": "a\n\nb"}
+    ]
+
+
+def test_pictures_of_tools_follow_their_batch() -> None:
+    """What a tool shows stands in a person's message behind the results of its batch, with what a person says then."""
+    calls = message("assistant", ToolCall("c0", "f", "{}", "a"), ToolCall("c1", "f", "{}", "b"))
+    shows = message("tool", ToolResult("c0", "see", images=(Image("data:image/png;base64,AA=="),)))
+    sent = body(request(calls, shows, message("tool", ToolResult("c1", "no")), message("user", "and?")))["messages"]
+    assert [said["role"] for said in sent] == ["assistant", "tool", "tool", "user"]
+    assert [block["type"] for block in sent[-1]["content"]] == ["image_url", "text"]
 
 
 def test_two_models_do_not_share_what_they_encoded() -> None:

@@ -5,20 +5,22 @@ What a message became is kept in the request's cache, so a step encodes only wha
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import attrs
 import msgspec
 
-from turnstate_states.content import File, Image, Part, Reasoning, Text, ToolCall, clean_text, text_of
+from turnstate_states.content import Part, Reasoning, ToolCall, clean_text, text_of
 from turnstate_states.transcript import Message
 
 from ..base import ModelRequest, ToolDefinition
 from ..wire.encoding import EMPTY, added_text, object_arguments, own_id, sound_name, tool_head
 from ..wire.json_values import to_json
 from . import PROTOCOL
+from .said import Content, content_of, said
 from .settings import check_chat_settings
 
 __all__ = ["ChatEncoder"]
@@ -35,6 +37,8 @@ class _Encoded:
     source: object
     data: bytes
     ids: Mapping[str, str]
+    pictures: bool = False
+    more: Sequence[Message] = ()
 
 
 class ChatEncoder:
@@ -97,29 +101,46 @@ class ChatEncoder:
             yield _plain("system", request.instructions)
         cache, names = request.cache, frozenset(tool.name for tool in request.tools)
         ids: Mapping[str, str] = {}
+        run: list[Message] = []
         for message in request.messages:
-            key = (self, message.id)
-            known: _Encoded | None = cache.get(key)
+            role = message.role
+            if role == "user":
+                run.append(message)
+                continue
+            if run and role != "tool":
+                yield self._said(run, cache)
+                run = []
+            known: _Encoded | None = cache.get((self, message.id))
             if known is None or known.source is not message:
-                known = cache[key] = self._message(message, ids, names)
-            if message.role == "assistant":
+                known = cache[self, message.id] = self._message(message, ids, names)
+            if role == "assistant":
                 ids = known.ids
+            elif known.pictures:
+                run.append(message)
             if known.data:
                 yield known.data
-        if additions := added_text(request):
-            # Many chat templates refuse a system message here; a user message is accepted everywhere.
-            yield _plain("user", additions)
+        # Many chat templates refuse a system message at the end; a person's is accepted everywhere.
+        if added := added_text(request):
+            yield said([*map(_content, run), clean_text(added)])
+        elif run:
+            yield self._said(run, cache)
+
+    def _said(self, run: list[Message], cache: dict[Any, Any]) -> bytes:
+        """Neighbouring messages of a person, and pictures of tools, which only a person's message can hold, as one."""
+        first, *more = run
+        key = (self, first.id) if first.role == "user" else (self, first.id, "pictures")
+        known: _Encoded | None = cache.get(key)
+        if known is None or known.source is not first or not _same(known.more, more):
+            known = cache[key] = _Encoded(first, said([*map(_content, run)]), {}, more=more)
+        return known.data
 
     def _message(self, message: Message, ids: Mapping[str, str], names: frozenset[str]) -> _Encoded:
-        match message.role:
-            case "assistant":
-                return self._assistant(message, names)
-            case "tool":
-                return _Encoded(message, b",".join(_results(message, ids)), {})
-            case "system":
-                return _Encoded(message, _plain("system", message.text), {})
-            case "user":
-                return _Encoded(message, _json.encode({"role": "user", "content": _content(message.parts)}), {})
+        if message.role == "assistant":
+            return self._assistant(message, names)
+        if message.role == "tool":
+            pictures = any(result.images for result in message.results)
+            return _Encoded(message, b",".join(_results(message, ids)), {}, pictures)
+        return _Encoded(message, _plain("system", message.text), {})
 
     def _assistant(self, message: Message, names: frozenset[str]) -> _Encoded:
         calls, text = message.calls, text_of(message.parts)
@@ -144,33 +165,24 @@ class ChatEncoder:
             wire[self._reasoning_field] = thought
 
 
+def _content(message: Message) -> Content:
+    """What a person said, or what tools show besides their text."""
+    if message.role != "tool":
+        return content_of(message.parts)
+    return content_of([image for result in message.results for image in result.images])
+
+
+def _same(some: Sequence[Message], others: Sequence[Message]) -> bool:
+    """Whether these are the very same messages."""
+    return len(some) == len(others) and all(map(operator.is_, some, others))
+
+
 def _plain(role: str, text: str) -> bytes:
     return _json.encode({"role": role, "content": clean_text(text) if text.strip() else EMPTY})
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:
     return {"type": "function", "function": {**tool_head(tool), "parameters": tool.parameters}}
-
-
-def _content(parts: Iterable[Part]) -> str | list[dict[str, Any]]:
-    """Text alone as a string, because some servers take nothing else; otherwise a list of blocks."""
-    shown = [
-        part for part in parts if isinstance(part, (Image, File)) or (isinstance(part, Text) and part.text.strip())
-    ]
-    texts = [part.text for part in shown if isinstance(part, Text)]
-    if len(texts) == len(shown):
-        return "\n".join(texts) or EMPTY
-    return [_block(part) for part in shown]
-
-
-def _block(part: Text | Image | File) -> dict[str, Any]:
-    match part:
-        case Text(text):
-            return {"type": "text", "text": text}
-        case Image(url):
-            return {"type": "image_url", "image_url": {"url": url, **part.provider.get(PROTOCOL, {})}}
-        case File(url, name):
-            return {"type": "file", "file": {"filename": name or "file", "file_data": url}}
 
 
 def _wire_ids(calls: Iterable[ToolCall]) -> dict[str, str]:
