@@ -5,6 +5,13 @@ import pytest
 # Before anything imports them: their assertions are to explain themselves.
 pytest.register_assert_rewrite("turnstate.testing.store_suite", "turnstate.testing.model_suite")
 
-from tests.servers.fixtures import llama_server, llmock_process, llmock_server  # noqa: E402
+from tests.servers.fixtures import (  # noqa: E402
+    aimock_process,
+    aimock_server,
+    llama_server,
+    llmock_process,
+    llmock_server,
+    quick_clock,
+)
 
-__all__ = ["llama_server", "llmock_process", "llmock_server"]
+__all__ = ["aimock_process", "aimock_server", "llama_server", "llmock_process", "llmock_server", "quick_clock"]

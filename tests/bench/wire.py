@@ -5,22 +5,22 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from turnstate import Message, ModelRequest, Text
-from turnstate.models import Anthropic, Gemini, Model, OpenAIChat, OpenAIResponses
-from turnstate.models.anthropic_decode import MessageDecoder
-from turnstate.models.gemini_decode import GeminiDecoder
-from turnstate.models.openai_chat_decode import ChatDecoder
-from turnstate.models.openai_responses_decode import ResponsesDecoder
+from turnstate.models import Anthropic, Gemini, OpenAIChat, OpenAIResponses
+from turnstate.states import Part, Role, ToolCall, ToolResult
 
 from .measure import Figure
 
 PIECES = 3000
 READ = 1400
 TEXT500 = "lorem ipsum " * 42
+SIZES = (10, 100, 1000, 5000)
+MORE_STEPS = 20
 
 
 def _sse(*events: tuple[str, Any]) -> bytes:
@@ -96,16 +96,23 @@ def _ignore(kind: str, text: str, slot: int) -> None:
     pass
 
 
-DECODERS: dict[str, tuple[Callable[[], bytes], Callable[[], Any]]] = {
-    "chat": (chat_stream, lambda: ChatDecoder("m", _ignore)),
-    "responses": (responses_stream, lambda: ResponsesDecoder("m", _ignore)),
-    "messages": (messages_stream, lambda: MessageDecoder("m", _ignore)),
-    "gemini": (gemini_stream, lambda: GeminiDecoder("m", _ignore)),
+# Of any type, since what is measured is inside of the adapters.
+MODELS: dict[str, Any] = {
+    "chat": OpenAIChat("m", base_url="http://localhost:9/v1", api_key="x"),
+    "responses": OpenAIResponses("m", base_url="http://localhost:9/v1", api_key="x"),
+    "messages": Anthropic("m", base_url="http://localhost:9", api_key="x"),
+    "gemini": Gemini("m", base_url="http://localhost:9", api_key="x"),
+}
+STREAMS: dict[str, Callable[[], bytes]] = {
+    "chat": chat_stream,
+    "responses": responses_stream,
+    "messages": messages_stream,
+    "gemini": gemini_stream,
 }
 
 
-def _decode(body: bytes, make: Callable[[], Any]) -> None:
-    decoder = make()
+def _decode(model: Any, body: bytes) -> None:
+    decoder = model._make_decoder(_ignore)
     for start in range(0, len(body), READ):
         decoder.feed(body[start : start + READ])
     decoder.end()
@@ -115,7 +122,7 @@ def _decode(body: bytes, make: Callable[[], Any]) -> None:
 
 def _client(body: bytes, package: str) -> Any:
     """A client of the HTTP library that an SDK uses (newer ones have httpx2), which answers with the recording."""
-    name = "httpx2" if importlib.util.find_spec("httpx2") and package == "anthropic" else "httpx"
+    name = "httpx2" if importlib.util.find_spec("httpx2") and package in ("anthropic", "google.genai") else "httpx"
     http = importlib.import_module(name)
 
     def answer(request: object) -> Any:
@@ -143,10 +150,20 @@ def _sdk_messages(body: bytes) -> None:
         stream.get_final_message()
 
 
+def _sdk_gemini(body: bytes) -> None:
+    # This SDK reads every chunk into its types, and leaves it to the caller to put them together.
+    options = {"httpx_client": _client(body, "google.genai")}
+    client = importlib.import_module("google.genai").Client(api_key="x", http_options=options)
+    texts = [chunk.text for chunk in client.models.generate_content_stream(model="m", contents="x")]
+    if len(texts) <= PIECES or not "".join(texts):
+        raise RuntimeError("the reply is empty")
+
+
 SDKS: dict[str, tuple[str, Callable[[bytes], None]]] = {
     "chat": ("openai", _sdk_chat),
     "responses": ("openai", _sdk_responses),
     "messages": ("anthropic", _sdk_messages),
+    "gemini": ("google.genai", _sdk_gemini),
 }
 
 
@@ -162,22 +179,20 @@ def _best(work: Callable[[], None], runs: int = 5) -> float:
 
 
 async def bench_decode() -> list[Figure]:
-    """Decoding a stream of 3,000 pieces, beside the provider's own SDK on the same bytes."""
+    """Decoding a stream of 3,000 pieces of text; what stands for the floor is the provider's own SDK on the same bytes."""
     figures: list[Figure] = []
-    for name, (make_body, make) in DECODERS.items():
+    for name, make_body in STREAMS.items():
         body = make_body()
-        ours = _best(lambda body=body, make=make: _decode(body, make))  # type: ignore[misc]
+        ours = _best(lambda body=body, name=name: _decode(MODELS[name], body))  # type: ignore[misc]
         sdk = _sdk_seconds(name, body)
-        per = None if sdk is None else sdk / PIECES * 1e6
-        figures.append(Figure(f"decode {name}, an event", ours / PIECES * 1e6, "us", per))
-        rate = None if sdk is None else len(body) / sdk / 1e6
-        figures.append(Figure(f"decode {name}", len(body) / ours / 1e6, "MB/s", rate))
+        what = f"decode {name}" if sdk is None else f"decode {name} beside {SDKS[name][0]}"
+        for unit, amount in (("MB/s", len(body) / 1e6), ("1000/s", body.count(b"data: ") / 1e3)):
+            more = "" if unit == "MB/s" else ", events"
+            figures.append(Figure(what + more, amount / ours, unit, None if sdk is None else amount / sdk))
     return figures
 
 
 def _sdk_seconds(name: str, body: bytes) -> float | None:
-    if name not in SDKS:
-        return None
     package, work = SDKS[name]
     try:
         importlib.import_module(package)
@@ -186,29 +201,46 @@ def _sdk_seconds(name: str, body: bytes) -> float | None:
     return _best(lambda: work(body))
 
 
-def _models() -> Iterator[tuple[str, Model]]:
-    yield "chat", OpenAIChat("m", base_url="http://localhost:9/v1", api_key="x")
-    yield "responses", OpenAIResponses("m", base_url="http://localhost:9/v1", api_key="x")
-    yield "messages", Anthropic("m", base_url="http://localhost:9", api_key="x")
-    yield "gemini", Gemini("m", base_url="http://localhost:9", api_key="x")
-
-
 def _history(size: int) -> tuple[Message, ...]:
-    return tuple(
-        Message(f"m{n}", None, "t1", "assistant" if n % 2 else "user", (Text(TEXT500),), 0.0) for n in range(size)
-    )
+    """A question and a loop of calls and results."""
+    return tuple(_message(number) for number in range(size))
+
+
+def _message(number: int) -> Message:
+    role: Role = "tool" if number and not number % 2 else "assistant" if number else "user"
+    parts: dict[Role, tuple[Part, ...]] = {
+        "user": (Text(TEXT500),),
+        "assistant": (Text(TEXT500[:300]), ToolCall(f"m{number}.0", "work", f'{{"n":{number}}}', f"call_{number}")),
+        "tool": (ToolResult(f"m{number - 1}.0", TEXT500),),
+    }
+    return Message(f"m{number}", f"m{number - 1}" if number else None, "t1", role, parts[role], 0.0)
+
+
+def _one_more_step(model: Any, size: int) -> tuple[float, float]:
+    """Seconds to encode the request of one more step behind ``size`` messages, and to join as many bytes."""
+    history = _history(size + 1 + 2 * MORE_STEPS)
+    cache: dict[Any, Any] = {}
+    model._encode(ModelRequest("s", "a", "", history[: size + 1], cache=cache))
+    steps: list[float] = []
+    joins: list[float] = []
+    for end in range(size + 3, len(history) + 1, 2):
+        request = ModelRequest("s", "a", "", history[:end], cache=cache)
+        start = time.perf_counter()
+        body = model._encode(request)
+        steps.append(time.perf_counter() - start)
+        length = len(body) // end
+        pieces = [body[at : at + length] for at in range(0, len(body), length)]
+        start = time.perf_counter()
+        b",".join(pieces)
+        joins.append(time.perf_counter() - start)
+    return statistics.median(steps), statistics.median(joins)
 
 
 async def bench_encode() -> list[Figure]:
-    """Encoding the request of one more step, behind histories that were encoded before."""
+    """The request of one more step, behind messages that were encoded before; the floor joins as many bytes."""
     figures: list[Figure] = []
-    for name, model in _models():
-        encode: Callable[[ModelRequest], bytes] = model._encode  # type: ignore[attr-defined]  # pyright: ignore
-        for size in (10, 100, 1000, 5000):
-            messages = _history(size + 2)
-            cache: dict[Any, Any] = {}
-            encode(ModelRequest("s", "a", "", messages[:size], cache=cache))
-            start = time.process_time()
-            encode(ModelRequest("s", "a", "", messages, cache=cache))
-            figures.append(Figure(f"encode {name} behind {size}", (time.process_time() - start) * 1e3, "ms"))
+    for name, model in MODELS.items():
+        for size in SIZES:
+            step, join = _one_more_step(model, size)
+            figures.append(Figure(f"encode {name} behind {size}", step * 1e3, "ms", join * 1e3))
     return figures

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from trio.testing import MockClock
 
-from tests.servers.launch import LlamaServers, LLMock, need, served
+from tests.servers.launch import AIMock, LlamaServers, LLMock, need, need_aimock, served
+from tests.servers.protocols import KEY
 
-__all__ = ["llama_server", "llmock_process", "llmock_server"]
+__all__ = ["aimock_process", "aimock_server", "llama_server", "llmock_process", "llmock_server", "quick_clock"]
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +36,26 @@ def llmock_server(llmock_process: LLMock) -> LLMock:
     """A server that breaks on demand, with nothing scripted yet."""
     llmock_process.reset()
     return llmock_process
+
+
+@pytest.fixture(scope="session")
+def aimock_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AIMock]:
+    """The process behind ``aimock_server``."""
+    program = need_aimock()
+    folder = tmp_path_factory.mktemp("aimock")
+    (folder / "scripts").mkdir()
+    with served("aimock", "/health", folder / "log", program, str(folder / "scripts"), KEY) as address:
+        yield AIMock(address)
+
+
+@pytest.fixture
+def aimock_server(aimock_process: AIMock) -> AIMock:
+    """A server that plays scripted turns in every protocol, with nothing scripted yet."""
+    aimock_process.reset()
+    return aimock_process
+
+
+@pytest.fixture
+def quick_clock() -> MockClock:
+    """Time passes ten times as fast for trio, so that waits between attempts are short; the server notices nothing."""
+    return MockClock(rate=10)

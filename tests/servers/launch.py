@@ -12,15 +12,19 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, NoReturn
 
 import attrs
 import httpx
 import pytest
 
+from tests.servers.protocols import KEY, Protocol, adapter
 from tests.servers.tiny_model import make_model
+from turnstate.models import Model
 
 START_SECONDS = 30.0
+AIMOCK = "TURNSTATE_AIMOCK"
+"""The environment variable that holds the path of the program."""
 _SERVE = Path(__file__).with_name("serve.py")
 
 Taste = Literal["words", "endless", "calls", "many-calls"]
@@ -35,14 +39,30 @@ _TASTES: Mapping[Taste, Mapping[str, float]] = {
 def need(module: str) -> None:
     """Skip the test if a server's package is missing; where everything must run (``CI`` is set), fail instead."""
     if importlib.util.find_spec(module) is None:
-        text = f"the model server {module!r} is not installed; `pip install '.[test]'` brings it"
-        if os.environ.get("CI"):
-            pytest.fail(text)
-        pytest.skip(text)
+        _missing(f"the model server {module!r} is not installed; `pip install '.[test]'` brings it")
+
+
+def need_aimock() -> str:
+    """The program of the server that comes from npm; without it as :func:`need`."""
+    program = os.environ.get(AIMOCK, "")
+    if not program:
+        _missing(
+            "the model server aimock is not installed; `npm ci` in a copy of tests/servers/aimock brings "
+            f"it, and {AIMOCK} must be the path of its node_modules/.bin/llmock"
+        )
+    if not os.access(program, os.X_OK):
+        pytest.fail(f"{AIMOCK} is no program: {program}")
+    return program
+
+
+def _missing(text: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(text)
+    pytest.skip(text)
 
 
 @contextmanager
-def served(kind: Literal["llama", "llmock"], ready: str, log: Path, *arguments: str) -> Generator[str]:
+def served(kind: Literal["llama", "llmock", "aimock"], ready: str, log: Path, *arguments: str) -> Generator[str]:
     """A server process; gives its address once ``ready`` is answered there, and ends it in the end."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -59,17 +79,13 @@ def served(kind: Literal["llama", "llmock"], ready: str, log: Path, *arguments: 
             raise RuntimeError(f"{kind} did not come up (exit code {process.poll()}):\n{tail}")
         yield address
     finally:
-        process.terminate()
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.kill()  # asked to end, a server would wait for the streams that it was told to stall
+        process.wait()
 
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=2, trust_env=False).status_code == 200
+        return httpx.get(url, timeout=2, trust_env=False, verify=False).status_code == 200
     except httpx.HTTPError:
         return False
 
@@ -137,25 +153,75 @@ class LlamaServers:
 class LLMock:
     """A server that answers at once, and breaks in the way that it is told to."""
 
+    _PATHS: ClassVar[Mapping[Protocol, str]] = {
+        "chat": "/v1",
+        "responses": "/v1",
+        "messages": "/anthropic",
+        "gemini": "/gemini/v1beta",
+    }
+
     def __init__(self, address: str) -> None:
         self.address = address
-        self.base_url = address + "/v1"
         self._admin = address + "/_llmock"
+
+    def model(self, protocol: Protocol, **options: Any) -> Model:
+        """The adapter of a protocol for this server."""
+        return adapter(protocol, self.address + self._PATHS[protocol], **options)
 
     def reset(self) -> None:
         """Forget what was scripted and what was asked."""
-        self._post("/reset", {})
+        _post(self._admin + "/reset", {})
 
     def script(self, *behaviors: Mapping[str, Any]) -> None:
         """What the next requests meet: ``{"type": "fail", "status": 429}``, ``{"type": "stream_fault", ...}``, ..."""
-        self._post("/scenario", {"behaviors": list(behaviors)})
+        _post(self._admin + "/scenario", {"behaviors": list(behaviors)})
 
     def requests(self) -> list[dict[str, Any]]:
         """The requests so far, oldest first."""
-        found: list[dict[str, Any]] = httpx.get(self._admin + "/requests", timeout=5, trust_env=False).json()[
-            "requests"
-        ]
+        found: list[dict[str, Any]] = _get(self._admin + "/requests")["requests"]
         return found
 
-    def _post(self, path: str, body: object) -> None:
-        httpx.post(self._admin + path, json=body, timeout=5, trust_env=False).raise_for_status()
+    def findings(self) -> list[str]:
+        """What the server thinks that its client did wrong since the last reset."""
+        return [finding["title"] for finding in _get(self._admin + "/verdict")["findings"]]
+
+
+class AIMock:
+    """A server that plays scripted turns in every protocol, and knows what it was asked."""
+
+    _PATHS: ClassVar[Mapping[Protocol, str]] = {"chat": "/v1", "responses": "/v1", "messages": "", "gemini": "/v1beta"}
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._admin = address + "/__aimock"
+
+    def model(self, protocol: Protocol, **options: Any) -> Model:
+        """The adapter of a protocol for this server."""
+        return adapter(protocol, self.address + self._PATHS[protocol], **options)
+
+    def reset(self) -> None:
+        """Forget what was scripted and what was asked."""
+        _post(self._admin + "/reset", {})
+
+    def script(self, *entries: Mapping[str, Any]) -> None:
+        """What it answers: ``{"match": {...}, "response": {...}}``; the first that matches a request is taken."""
+        _post(self._admin + "/fixtures", {"fixtures": list(entries)})
+
+    def requests(self) -> list[dict[str, Any]]:
+        """The requests so far, oldest first; their ``body`` is what the server read, put as one of Chat Completions."""
+        found: list[dict[str, Any]] = _get(self._admin + "/journal")
+        return found
+
+
+_AUTHORIZED = {"Authorization": f"Bearer {KEY}"}
+
+
+def _post(url: str, body: object) -> None:
+    response = httpx.post(url, json=body, headers=_AUTHORIZED, timeout=5, trust_env=False, verify=False)
+    if response.is_error:
+        raise RuntimeError(f"{url} refused the script: {response.text}")
+
+
+def _get(url: str) -> Any:
+    answer = httpx.get(url, headers=_AUTHORIZED, timeout=5, trust_env=False, verify=False)
+    return answer.raise_for_status().json()

@@ -8,12 +8,10 @@ from typing import Any, Literal
 import pytest
 import trio
 
-from tests.servers.launch import LlamaServer, LlamaServers, LLMock, wait_until
+from tests.servers.launch import LlamaServer, LlamaServers, wait_until
+from tests.servers.protocols import InTurn
 from turnstate import Agent, Engine, MemoryStore, TextDelta, tool
-from turnstate.models import Model, ModelRequest, OpenAIChat, Reply
-from turnstate.models.anthropic import Anthropic
-from turnstate.models.base import OnDelta
-from turnstate.models.http import Timeouts
+from turnstate.models import Anthropic, Model, ModelRequest, OpenAIChat
 from turnstate_states.content import Text
 from turnstate_states.errors import ModelError
 from turnstate_states.transcript import Message
@@ -25,25 +23,6 @@ Colour = Literal["red", "green"]
 def messages(server: LlamaServer, seed: int = 1, **settings: Any) -> Anthropic:
     """The adapter for one of the servers."""
     return Anthropic("m", base_url=server.base_url, settings=settings, extra_body={"seed": seed})
-
-
-class CallThenTalk(Model):
-    """One model for the first step, which must call a tool, and another for those after it, which only talks."""
-
-    name = "call-then-talk"
-
-    def __init__(self, caller: Model, talker: Model) -> None:
-        self._caller, self._talker = caller, talker
-
-    async def respond(self, request: ModelRequest, on_delta: OnDelta) -> Reply:
-        """Ask the one whose turn it is."""
-        called = any(message.role == "tool" for message in request.messages)
-        return await (self._talker if called else self._caller).respond(request, on_delta)
-
-    async def aclose(self) -> None:
-        """Close the connections of both."""
-        await self._caller.aclose()
-        await self._talker.aclose()
 
 
 async def test_text(llama_server: LlamaServers) -> None:
@@ -78,7 +57,7 @@ async def test_a_tool_loop(llama_server: LlamaServers, way: str) -> None:
     call = chat if way == "from chat" else messages
     talk = chat if way == "to chat" else messages
     caller = call(llama_server.calls, tool_choice="required", max_tokens=600)
-    agent = Agent(CallThenTalk(caller, talk(llama_server.words, tool_choice="none", max_tokens=20)), tools=[light])
+    agent = Agent(InTurn(caller, talk(llama_server.words, tool_choice="none", max_tokens=20)), tools=[light])
     with trio.fail_after(PATIENCE):
         async with Engine(agent, MemoryStore()) as engine:
             result = await engine.session("s").run("hello")
@@ -121,38 +100,3 @@ async def test_a_request_that_the_server_refuses(llama_server: LlamaServers) -> 
 def question() -> ModelRequest:
     """One question."""
     return ModelRequest("s", "t1.1.1", "", (Message("m1", None, "t1", "user", (Text("hello"),), 0.0),))
-
-
-@pytest.mark.parametrize(
-    ("fault", "kind", "status"),
-    [
-        ({"type": "stream_fault", "kind": "disconnect", "after_chunks": 2}, "connection", None),
-        ({"type": "stream_fault", "kind": "truncate", "after_chunks": 2}, "cut", None),
-        ({"type": "stream_fault", "kind": "malformed", "after_chunks": 2}, "protocol", None),
-        ({"type": "stream_fault", "kind": "stall", "stall_seconds": 20}, "timeout", None),
-        ({"type": "fail", "status": 429, "retry_after": 7}, "rate-limit", 429),
-        ({"type": "fail", "status": 500}, "server", 500),
-        ({"type": "fail", "status": 529}, "overloaded", 529),
-    ],
-    ids=["disconnect", "truncate", "malformed", "stall", "429", "500", "529"],
-)
-async def test_a_fault_is_a_typed_error(
-    llmock_server: LLMock, fault: dict[str, Any], kind: str, status: int | None
-) -> None:
-    """Whatever breaks, the error says what it was, and that it may be tried again; afterwards the model works."""
-    llmock_server.script({"type": "reply", "text": "one two three four five six"}, fault)
-    model = Anthropic("m", base_url=llmock_server.address + "/anthropic", api_key="key", timeouts=Timeouts(idle=0.5))
-    try:
-        with pytest.raises(ModelError) as caught:
-            await model.respond(question(), lambda kind, text, slot: None)
-        llmock_server.reset()
-        llmock_server.script({"type": "reply", "text": "one two three"})
-        reply = await model.respond(question(), lambda kind, text, slot: None)
-    finally:
-        with trio.CancelScope(shield=True):
-            await model.aclose()
-    error = caught.value
-    assert (error.kind, error.status, error.retryable) == (kind, status, True)
-    assert reply.text == "one two three"
-    if status == 429:
-        assert error.retry_after == 7

@@ -10,9 +10,9 @@ import pytest
 import trio
 
 from tests.servers.launch import LlamaServer, LlamaServers, wait_until
+from tests.servers.protocols import InTurn
 from turnstate import Agent, Call, Engine, Limits, MemoryStore, TextDelta, ToolError, TurnFailed, tool
-from turnstate.models import Model, ModelRequest, OpenAIChat, Reply
-from turnstate.models.base import OnDelta
+from turnstate.models import OpenAIChat
 
 PATIENCE = 60
 Colour = Literal["red", "green"]
@@ -23,24 +23,12 @@ def chat(server: LlamaServer, **settings: Any) -> OpenAIChat:
     return OpenAIChat("m", base_url=server.base_url, settings=settings)
 
 
-class CallThenTalk(Model):
+def call_then_talk(servers: LlamaServers, caller: LlamaServer, seed: int = 1) -> InTurn:
     """One model for the first step, which must call a tool, and another for those after it, which only talks."""
-
-    name = "call-then-talk"
-
-    def __init__(self, servers: LlamaServers, caller: LlamaServer, seed: int = 1) -> None:
-        self._caller = chat(caller, tool_choice="required", max_tokens=600, seed=seed)
-        self._talker = chat(servers.words, tool_choice="none", max_tokens=20)
-
-    async def respond(self, request: ModelRequest, on_delta: OnDelta) -> Reply:
-        """Ask the one whose turn it is."""
-        called = any(message.role == "tool" for message in request.messages)
-        return await (self._talker if called else self._caller).respond(request, on_delta)
-
-    async def aclose(self) -> None:
-        """Close the connections of both."""
-        await self._caller.aclose()
-        await self._talker.aclose()
+    return InTurn(
+        chat(caller, tool_choice="required", max_tokens=600, seed=seed),
+        chat(servers.words, tool_choice="none", max_tokens=20),
+    )
 
 
 async def test_text(llama_server: LlamaServers) -> None:
@@ -69,7 +57,7 @@ async def test_one_call(llama_server: LlamaServers) -> None:
         seen.append(colour)
         return f"it is {colour}"
 
-    agent = Agent(CallThenTalk(llama_server, llama_server.calls), tools=[light])
+    agent = Agent(call_then_talk(llama_server, llama_server.calls), tools=[light])
     with trio.fail_after(PATIENCE):
         async with Engine(agent, MemoryStore()) as engine:
             result = await engine.session("s").run("hello")
@@ -100,7 +88,7 @@ async def test_parallel_calls(llama_server: LlamaServers) -> None:
     with trio.fail_after(PATIENCE):
         for seed in range(20):
             most = 0
-            agent = Agent(CallThenTalk(llama_server, llama_server.many_calls, seed), tools=[light])
+            agent = Agent(call_then_talk(llama_server, llama_server.many_calls, seed), tools=[light])
             async with Engine(agent, MemoryStore()) as engine:
                 calls = (await engine.session("s").run("hello")).calls
                 roles = [message.role for message in await engine.session("s").messages()]
@@ -120,7 +108,7 @@ async def test_a_tool_that_fails(llama_server: LlamaServers) -> None:
         """Switch a light."""
         raise ToolError(f"no {colour} bulb is left")
 
-    agent = Agent(CallThenTalk(llama_server, llama_server.calls), tools=[light])
+    agent = Agent(call_then_talk(llama_server, llama_server.calls), tools=[light])
     with trio.fail_after(PATIENCE):
         async with Engine(agent, MemoryStore()) as engine:
             result = await engine.session("s").run("hello")

@@ -1,19 +1,12 @@
-"""The adapter of Chat Completions alone, against servers that nobody here wrote."""
+"""The adapter of Chat Completions alone, against a server that nobody here wrote."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import pytest
 import trio
 
-from tests.servers.launch import LlamaServers, LLMock, wait_until
-from turnstate.models.base import ModelRequest, Reply, ToolDefinition
-from turnstate.models.http import Timeouts
-from turnstate.models.openai_chat import OpenAIChat
+from tests.servers.launch import LlamaServers, wait_until
+from turnstate.models import ModelRequest, OpenAIChat, Reply, ToolDefinition
 from turnstate_states.content import Text, ToolCall
-from turnstate_states.errors import ModelError
 from turnstate_states.transcript import Message
 
 LIGHT = ToolDefinition(
@@ -73,31 +66,3 @@ async def test_hanging_up_frees_the_server(llama_server: LlamaServers) -> None:
         assert await trio.to_thread.run_sync(wait_until, server.busy, 10)
         nursery.cancel_scope.cancel()
     assert await trio.to_thread.run_sync(wait_until, lambda: not server.busy(), 10)
-
-
-@pytest.mark.parametrize(
-    ("fault", "kind", "status", "retryable"),
-    [
-        ({"type": "stream_fault", "kind": "disconnect", "after_chunks": 2}, "connection", None, True),
-        ({"type": "stream_fault", "kind": "truncate", "after_chunks": 2}, "cut", None, True),
-        ({"type": "stream_fault", "kind": "malformed", "after_chunks": 2}, "protocol", None, True),
-        ({"type": "stream_fault", "kind": "stall", "stall_seconds": 20}, "timeout", None, True),
-        ({"type": "fail", "status": 429, "retry_after": 7}, "rate-limit", 429, True),
-        ({"type": "fail", "status": 500}, "server", 500, True),
-        ({"type": "fail", "status": 529}, "overloaded", 529, True),
-        ({"type": "fail", "status": 401}, "authentication", 401, False),
-    ],
-    ids=["disconnect", "truncate", "malformed", "stall", "429", "500", "529", "401"],
-)
-async def test_a_fault_is_a_typed_error(
-    llmock_server: LLMock, fault: Mapping[str, Any], kind: str, status: int | None, retryable: bool
-) -> None:
-    """Whatever breaks, the error says what it was and whether to try again."""
-    llmock_server.script({"type": "reply", "text": "one two three four five six"}, fault)
-    model = OpenAIChat("m", base_url=llmock_server.base_url, api_key="key", timeouts=Timeouts(idle=0.5))
-    with pytest.raises(ModelError) as caught:
-        await respond(model)
-    error = caught.value
-    assert (error.kind, error.status, error.retryable) == (kind, status, retryable)
-    if status == 429:
-        assert error.retry_after == 7

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.servers.launch import LlamaServer, LlamaServers, LLMock, need, wait_until
+from tests.servers.launch import AIMOCK, AIMock, LlamaServer, LlamaServers, LLMock, need, need_aimock, wait_until
+from tests.servers.protocols import KEY
 
 LIGHT = {
     "type": "function",
@@ -27,7 +32,8 @@ LIGHT = {
 def ask(url: str, **more: Any) -> dict[str, Any]:
     """One whole answer to one question."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 40, **more}
-    response = httpx.post(url + "/chat/completions", json=body, timeout=20, trust_env=False)
+    headers = {"Authorization": f"Bearer {KEY}"}
+    response = httpx.post(url + "/chat/completions", json=body, headers=headers, timeout=20, trust_env=False)
     response.raise_for_status()
     answer: dict[str, Any] = response.json()
     return answer
@@ -69,16 +75,61 @@ def test_llmock_breaks_once(llmock_server: LLMock) -> None:
     """A scripted fault meets one request, and the next one passes."""
     llmock_server.script({"type": "fail", "status": 429, "retry_after": 1})
     with pytest.raises(httpx.HTTPStatusError, match="429"):
-        ask(llmock_server.base_url)
-    assert ask(llmock_server.base_url)["choices"]
+        ask(llmock_server.address + "/v1")
+    assert ask(llmock_server.address + "/v1")["choices"]
     assert [request["status"] for request in llmock_server.requests()] == [429, 200]
 
 
+def test_aimock_plays_a_script(aimock_server: AIMock) -> None:
+    """An entry with a number meets one request, and the server tells what it was asked and what it answered."""
+    aimock_server.script(
+        {"match": {"sequenceIndex": 0}, "response": {"error": {"message": "not today"}, "status": 500}},
+        {"match": {}, "response": {"content": "hello"}},
+    )
+    url = aimock_server.address + "/v1"
+    with pytest.raises(httpx.HTTPStatusError, match="500"):
+        ask(url)
+    assert ask(url)["choices"][0]["message"]["content"] == "hello"
+    assert [request["response"]["status"] for request in aimock_server.requests()] == [500, 200]
+
+
+@pytest.mark.usefixtures("aimock_process")
+def test_aimock_ends_with_whoever_started_it(tmp_path: Path) -> None:
+    """A process that is killed leaves no server behind."""
+    code = f"""
+import sys, time
+from pathlib import Path
+from tests.servers.launch import need_aimock, served
+with served("aimock", "/health", Path({str(tmp_path / "log")!r}), need_aimock(), {str(tmp_path)!r}, "key") as address:
+    print(address, flush=True)
+    time.sleep(60)
+"""
+    root = Path(__file__).parents[2]
+    with subprocess.Popen([sys.executable, "-c", code], cwd=root, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            assert httpx.get(address + "/health", timeout=5, trust_env=False).status_code == 200
+        finally:
+            process.kill()
+    port = int(address.rpartition(":")[2])
+    assert wait_until(lambda: not listens(port), 5)
+
+
+def listens(port: int) -> bool:
+    """Whether anybody accepts connections there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def test_a_missing_server_is_a_failure_where_everything_must_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without its package a server's tests are skipped at home and fail in the project's check."""
+    """Without its program a server's tests are skipped at home and fail in the project's check."""
+    monkeypatch.delenv(AIMOCK, raising=False)
     monkeypatch.delenv("CI", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="not installed"):
-        need("no_such_server")
+    for needed in (lambda: need("no_such_server"), need_aimock):
+        with pytest.raises(pytest.skip.Exception, match="not installed"):
+            needed()
     monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match="not installed"):
-        need("no_such_server")
+    for needed in (lambda: need("no_such_server"), need_aimock):
+        with pytest.raises(pytest.fail.Exception, match="not installed"):
+            needed()
