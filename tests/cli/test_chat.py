@@ -8,28 +8,9 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.cli.chatting import answer, options
 from tests.cli.command import at_terminal, run, through_pipe
-from tests.cli.fake_openai import Answer, Body, Fail, FakeOpenAI, Say, fake_openai, last
-
-WRITE = ("write_file", {"path": "notes/todo.txt", "content": "milk\nbread\n"})
-
-
-def answer(body: Body) -> Answer:
-    """What the server says to the last message."""
-    message = last(body)
-    if message["role"] == "tool":
-        return Say(f"The tool said: {message['content']}")
-    text = str(message["content"])
-    if "write" in text:
-        return Say("I write it.", (WRITE,))
-    if "read" in text:
-        return Say("", (("list_files", {}), ("read_file", {"path": "../secret"}), ("read_file", {"path": "a.txt"})))
-    return Say(f"You said {text}")
-
-
-def options(server: FakeOpenAI, *more: str) -> list[str]:
-    """The arguments of a chat with a server."""
-    return ["chat", "--base-url", server.url, "--model", "fake", "--session", "s", *more]
+from tests.cli.fake_openai import Answer, Body, Fail, Say, fake_openai
 
 
 @pytest.mark.trio

@@ -70,6 +70,32 @@ def test_sessions_filtered(tmp_path: Path, db: str) -> None:
     assert not (tmp_path / "state").exists()
 
 
+def test_sessions_searched_and_sorted(tmp_path: Path, db: str) -> None:
+    """--search looks at titles, --archived shows those off the list, --recent sorts by the last change."""
+
+    def listed(*options: str) -> list[str]:
+        return [row.split()[0] for row in run(tmp_path, "sessions", "--db", db, *options).stdout.splitlines()[1:]]
+
+    assert listed("--search", "BOB") == ["bob"]
+    trio.run(_archive_and_say_more, db)
+    assert listed() == ["bob", "zoe"]
+    assert listed("--recent") == ["zoe", "bob"]
+    assert listed("--archived") == ["alice"]
+    nothing = run(tmp_path, "sessions", "--db", db, "--archived", "--search", "bob").stdout
+    assert nothing == f'no session is archived and has "bob" in its title in {home_short(db, tmp_path)}\n'
+
+
+async def _archive_and_say_more(path: str) -> None:
+    async with Engine(Agent(ScriptedModel(["Paid."])), SQLiteStore(path)) as engine:
+        await engine.session("alice").archive()
+        await engine.session("zoe").run("Pay Zoe")
+
+
+def home_short(path: str, home: Path) -> str:
+    """A path as the command shows it."""
+    return path.replace(str(home), "~")
+
+
 def test_show(tmp_path: Path, db: str) -> None:
     """A session is shown with what was said, what a person changed, what is allowed and used."""
     shown = run(tmp_path, "show", "alice", "--db", db)

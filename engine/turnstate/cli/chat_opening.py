@@ -4,45 +4,53 @@ from __future__ import annotations
 
 from .chat_view import View
 from .history import History
-from .listing import counted
+from .listing import counted, waiting_text
 from .terminal import moment, one_line, short, since
+from .thread import print_end
 
 __all__ = ["print_opening"]
 
-KEYS = "A line typed while it works joins the turn. Ctrl-C interrupts it, Ctrl-D leaves."
-SHOWN = 300
+KEYS = "A line typed while it works joins the turn. Ctrl-C interrupts it, Ctrl-D leaves. /help lists the commands."
 
 
-def print_opening(view: View, model: str, session: str, history: History | None) -> None:
-    """Print it. Without a terminal only what was found is told."""
+def print_opening(view: View, head: str, history: History | None, *, first: bool, running: bool = False) -> None:
+    """Print it. Without a terminal only what was found is told.
+
+    Args:
+        view: where to print.
+        head: the first line.
+        history: what is stored.
+        first: whether it is the first session of this run, so that the keys are told.
+        running: whether the session is driven already, so that a turn in it was not cut off.
+    """
     if view.interactive:
-        view.note(f"turnstate chat with {one_line(model)}, session {session}{'' if history else ' (new)'}", "bold")
-        view.note(KEYS)
+        view.note(head, "bold")
+        if first:
+            view.note(KEYS)
     if history is None:
         return
     if view.interactive:
         _print_last(view, history)
-    for text in _found(history):
+    for text in _found(history, running):
         view.note(text, "yellow")
 
 
 def _print_last(view: View, history: History) -> None:
     """What was said last, so that one knows where one is."""
-    view.note(
-        f"{counted(len(history.messages), 'message')} so far, the last from {moment(history.messages[-1].created_at)}:"
-    )
-    for role, label in (("user", "you"), ("assistant", "model")):
-        last = next((message for message in reversed(history.messages) if message.role == role and message.text), None)
-        if last is not None:
-            view.terminal.labelled(label, short(last.text, SHOWN), "dim", column=9)
+    messages = history.messages
+    if messages:
+        view.note(f"{counted(len(messages), 'message')} so far, the last from {moment(messages[-1].created_at)}:")
+        print_end(view.terminal, history)
 
 
-def _found(history: History) -> list[str]:
+def _found(history: History, running: bool) -> list[str]:
     """What is open."""
     checkpoint, turn = history.checkpoint, history.checkpoint.turn
     found: list[str] = []
     if history.waiting:
-        found.append(f"{counted(len(history.waiting), 'approval')} open {since(history.waiting_since)}")
+        found.append(f"{waiting_text(history.waiting)} open {since(history.waiting_since)}")
+    elif running and turn is not None and not turn.closed:
+        found.append("a turn is running")
     elif turn is not None and not turn.closed:
         found.append(f"a turn was cut off ({turn.state}, {moment(checkpoint.updated_at)}); it goes on")
     elif checkpoint.held and turn is not None and turn.outcome is not None:

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Callable
-from typing import Literal
+from typing import Any
 
-from turnstate_states.errors import InvalidInput, Refused
+from turnstate_states.errors import CheckpointError, InvalidInput, Refused, SessionInUse
 from turnstate_states.events import (
     ApprovalRequested,
     CallAnswered,
     CallSettled,
+    Deleted,
     Event,
     MessageQueued,
     MessageRemoved,
     MessageTaken,
+    ResultRequested,
+    Switched,
     TurnEnded,
     TurnStarted,
 )
 
+from ..engine import Engine
 from ..session import Session
 from ..states import Call, Receipt
-from .asking import Said, edited, understood
+from .chat_commands import command_of, run_command
+from .chat_forms import Act, Form, form_for
 from .chat_view import View
-from .history import History
+from .history import History, read_history
 from .listing import counted
-from .terminal import one_line, plain, short, value_text
+from .terminal import one_line, plain, short
+from .thread import print_end
 
 __all__ = ["Given", "Item", "Talk"]
 
@@ -39,190 +44,213 @@ class Given(enum.Enum):
 
 Item = str | Given | Event
 NOBODY = "nobody was there to answer: the input had ended"
-HINT = "answer y, n REASON, e NAME=VALUE or a (always: this tool with these arguments, in this session)"
 
 
 class Talk:
-    """One conversation. Items are taken one at a time, so nothing here happens at once.
+    """The conversation in one session. Items are taken one at a time, so nothing here happens at once.
 
     Args:
-        session: the session, driven here.
+        engine: drives the session.
+        session: the session.
         view: where to print.
         by: who answers, for the record.
 
-    ``done`` is true when it is time to leave; ``interrupted`` if that was by Ctrl-C; ``failed`` is the last turn's end if
-    it failed.
+    ``done`` is true when it is time to leave; ``interrupted`` if that was by Ctrl-C; ``opens`` is the session to go to, if
+    the person wants to; ``failed`` is the last turn's end if it failed.
     """
 
-    def __init__(self, session: Session, view: View, by: str) -> None:
-        self._session = session
-        self._view = view
+    def __init__(self, engine: Engine[Any], session: Session, view: View, by: str) -> None:
+        self.engine = engine
+        self.session = session
+        self.view = view
         self._by = by
         self._active = ""
         self._waiting: set[str] = set()
         self._held = False
         self._asked: dict[str, Call] = {}
-        self._asking = ""
+        self._form: Form | None = None
+        self._shown = -1
         self._own: set[str] = set()
-        self._mode: Literal["", "why", "change"] = ""
+        self._seen = 0
+        self._shows_end_at = 0
         self._presses = 0
         self.done = False
         self.interrupted = False
+        self.opens = ""
         self.failed: TurnEnded | None = None
 
     def begin(self, history: History) -> None:
-        """Take what is stored as the state to begin in."""
+        """Take what is stored as the state."""
         checkpoint = history.checkpoint
-        if checkpoint.turn is not None and not checkpoint.turn.closed:
-            self._active = checkpoint.turn.id
+        self._seen = checkpoint.events
+        turn = checkpoint.turn
+        self._active = turn.id if turn is not None and not turn.closed else ""
         self._waiting = {item.id for item in (*checkpoint.steers, *checkpoint.queue)}
         self._held = checkpoint.held
         self._asked = {call.id: call for call in history.waiting}
 
     @property
     def working(self) -> bool:
-        """Whether a turn runs or is about to."""
-        return bool(self._active) or (bool(self._waiting) and not self._held)
+        """Whether a turn runs or is about to, or the end of the thread is about to be shown."""
+        return bool(self._active) or (bool(self._waiting) and not self._held) or bool(self._shows_end_at)
+
+    @property
+    def asks(self) -> bool:
+        """Whether a question waits for an answer."""
+        return bool(self._asked)
 
     @property
     def wants_line(self) -> bool:
         """Whether a line is needed to go on."""
-        return not self.done and (bool(self._asked) or not self.working)
+        return not self.done and (self.asks or not self.working)
 
     async def take(self, item: Item) -> None:
         """Take what came, and ask for what is needed next."""
         try:
             if isinstance(item, str):
                 self._presses = 0
-                self._view.typed()
+                self.view.typed()
                 await self._line(item.strip())
             elif item is Given.END:
                 await self._end()
             elif item is Given.INTERRUPT:
                 await self._interrupt()
             else:
-                self._event(item)
-        except (InvalidInput, Refused) as error:
-            self._view.note(one_line(str(error)), "red")
+                await self._event(item)
+        except (InvalidInput, Refused, SessionInUse, CheckpointError) as error:
+            indent = "  " if self._asked else ""
+            self.view.note(indent + one_line(str(error)), "red")
         self.ask()
 
     def ask(self) -> None:
         """Print the question or the prompt that is due, unless it stands there already."""
-        if self.done:
+        if self.done or self.opens:
             return
-        if self._asked and self._asking not in self._asked:
-            self._asking, self._mode = next(iter(self._asked)), ""
-            self._view.question(self._asked[self._asking])
-        elif self._view.prompted:
-            return
-        elif self._asked:
-            self._ask_again(self._asked[self._asking])
-        elif not self.working:
-            self._view.prompt()
+        if self._asked:
+            self._ask()
+        elif not self.view.prompted and not self.working:
+            self.view.prompt()
 
-    def _ask_again(self, call: Call) -> None:
-        if self._mode == "why":
-            self._view.prompt("  why not? (Enter: no reason) > ")
-        elif self._mode == "change":
-            name = next(iter(call.arguments), "name")
-            given = value_text(call.arguments.get(name, "value"))
-            example = f"{plain(name)}={given if len(given) < 30 else '...'}"
-            self._view.prompt(f"  change what? (such as {example}; Enter: nothing) > ")
-        else:
-            self._view.choices()
+    def _ask(self) -> None:
+        form = self.form()
+        if form.stage != self._shown:
+            self._shown = form.stage
+            self.view.leave()
+            form.show(self.view.terminal)
+        if not self.view.prompted:
+            self.view.prompt(form.prompt)
+
+    def form(self) -> Form:
+        """The question that is due.
+
+        Raises:
+            Refused: there is none.
+        """
+        if not self._asked:
+            raise Refused("stale", "nothing is asked now")
+        if self._form is None or self._asked.get(self._form.call.id) != self._form.call:
+            self._form = form_for(next(iter(self._asked.values())), interactive=self.view.interactive)
+            self._shown = -1
+        return self._form
 
     # ---- what a person gives
 
     async def _line(self, text: str) -> None:
+        known = command_of(text)
+        if known is not None:
+            await run_command(self, *known)
+            return
+        if text.startswith("//"):
+            text = text[1:]
         if self._asked:
-            await self._answer(self._asked[self._asking], text)
+            said = self.form().take(text)
+            if said is not None:
+                await self.answer(said)
         elif not text:
             await self._go_on()
         elif self.working:
-            await self._sent(await self._session.steer(text))
-            self._view.note("(it joins at the next step)")
+            await self._sent(await self.session.steer(text))
+            self.view.note("(it joins at the next step)")
         else:
-            await self._sent(await self._session.send(text))
+            await self._sent(await self.session.send(text))
 
     async def _sent(self, receipt: Receipt) -> None:
+        self._own.add(receipt.id)
         self._active = receipt.turn or self._active
         if not receipt.turn:
             self._waiting.add(receipt.id)
         self._held = False
         self.failed = None
 
+    async def began(self, receipt: Receipt) -> None:
+        """Another branch was begun from here, with a turn of its own; what was asked is not any more."""
+        self._asked.clear()
+        await self._sent(receipt)
+
+    async def changed(self, receipt: Receipt) -> None:
+        """The thread was changed from here: once all that was told of it is printed, where it ends is."""
+        self._own.add(receipt.id)
+        self._asked.clear()
+        self._shows_end_at = (await self.session.info()).last_event
+        if self._seen >= self._shows_end_at:
+            await self._show_end()
+
     async def _go_on(self) -> None:
         if not self._held or self.working:
             return
-        async with self._session.resume() as turn:
+        async with self.session.resume() as turn:
             self._active = turn.id
         self._held = False
         self.failed = None
 
-    async def _answer(self, call: Call, text: str) -> None:
-        mode, self._mode = self._mode, ""
-        if mode == "why":
-            await self._say(call, Said("no", text))
-        elif mode == "change":
-            if text:
-                self._mode = "change"
-                await self._say(call, Said("edit", text))
-        elif (said := understood(text)) is None:
-            self._view.note(f"  {HINT}")
-        elif said.verdict == "no" and not said.rest and self._view.interactive:
-            self._mode = "why"
-        elif said.verdict == "edit" and not said.rest:
-            self._mode = "change"
-        else:
-            await self._say(call, said)
+    async def answer(self, said: Act) -> None:
+        """Answer the question that is due."""
+        await self._answer(self.form().call, said)
 
-    async def _say(self, call: Call, said: Said) -> None:
-        session = self._session
-        if said.verdict == "no":
-            await self._submit(call, lambda: session.deny(call, reason=said.rest, by=self._by))
-        else:
-            arguments = edited(call, said.rest) if said.verdict == "edit" else None
-            always = said.verdict == "always"
-            await self._submit(
-                call, lambda: session.approve(call, arguments=arguments, for_session=always, by=self._by)
-            )
-
-    async def _submit(self, call: Call, answer: Callable[[], Awaitable[Receipt]]) -> None:
+    async def _answer(self, call: Call, said: Act) -> None:
         try:
-            receipt = await answer()
+            receipt = await said(self.session, self._by)
         except Refused:
-            self._forget(call)
+            self._asked.pop(call.id, None)
             raise
         self._own.add(receipt.id)
-        self._forget(call)
-
-    def _forget(self, call: Call) -> None:
         self._asked.pop(call.id, None)
-        self._mode = ""
 
     async def _end(self) -> None:
-        if not self._asked or self._view.interactive:
+        if not self._asked or self.view.interactive:
             self.done = True
             return
         for call in tuple(self._asked.values()):
-            await self._say(call, Said("no", NOBODY))
+            await self._answer(call, form_for(call, interactive=False).deny(NOBODY))
 
     async def _interrupt(self) -> None:
         self._presses += 1
-        self._view.cut()
+        self.view.cut()
         if self._presses > 1:
             self.done = self.interrupted = True
-        elif not self.working or not await self._session.interrupt():
-            self._view.note("(Ctrl-C again leaves; so does Ctrl-D)")
+        elif self.working and await self.session.interrupt():
+            self._asked.clear()
+        else:
+            self.view.note("(Ctrl-C again leaves; so does Ctrl-D)")
 
     # ---- what happens
 
-    def _event(self, event: Event) -> None:
-        self._view.show(event)
+    async def _event(self, event: Event) -> None:
+        self.view.show(event)
+        self._seen = event.number or self._seen
+        self._take_event(event)
+        switched = isinstance(event, Switched) and event.why == "switch"
+        if (switched or isinstance(event, Deleted)) and event.cause not in self._own:
+            self.view.note("(the thread was changed elsewhere; it ends like this now)")
+            await self._show_end()
+        elif 0 < self._shows_end_at <= self._seen:
+            await self._show_end()
+
+    def _take_event(self, event: Event) -> None:
+        """Note what it changes."""
         match event:
             case TurnStarted():
-                if event.cause in self._waiting and event.message is not None:
-                    self._view.note(f"(next: {short(event.message.text, 60)})")
+                self._announce(event)
                 self._active = event.turn
                 self._waiting.discard(event.cause)
                 self._held = False
@@ -230,16 +258,37 @@ class Talk:
                 self._waiting.add(id)
             case MessageTaken(id) | MessageRemoved(id):
                 self._waiting.discard(id)
-            case ApprovalRequested(call):
+            case ApprovalRequested(call) | ResultRequested(call):
                 self._asked[call.id] = call
             case CallAnswered(call) | CallSettled(call):
-                if self._asked.pop(call.id, None) is not None and event.cause not in self._own:
-                    how = call.status if call.decision is None else call.decision.verdict
-                    self._view.note(f"({plain(call.tool)} was decided elsewhere: {how})")
+                asked = self._asked.pop(call.id, None) is not None and event.cause not in self._own
+                if asked and (how := _decided(call)):
+                    self.view.note(f"({plain(call.tool)} {how})")
             case TurnEnded():
                 self._ended(event)
             case _:
                 pass
+
+    def _announce(self, started: TurnStarted) -> None:
+        """Say what a turn answers, where that does not stand right above."""
+        message = started.message
+        if message is None or "from" in message.metadata or started.cause in self._own - self._waiting:
+            return
+        how = "next" if started.cause in self._waiting else "said elsewhere"
+        self.view.note(f"({how}: {short(message.text, 60)})")
+
+    async def _show_end(self) -> None:
+        """Print where the thread ends, and take what is stored as the state."""
+        self._shows_end_at = 0
+        history = await read_history(self.engine.store, self.session.id)
+        if history is None:
+            return
+        self.view.leave()
+        print_end(self.view.terminal, history, whole=True)
+        seen = self._seen
+        self.begin(history)
+        self._seen = seen
+        self._held = self._held and (bool(self._waiting) or _shows_last_turn(history))
 
     def _ended(self, event: TurnEnded) -> None:
         if event.turn == self._active:
@@ -248,8 +297,20 @@ class Talk:
         self._asked.clear()
         self.failed = event if event.outcome == "failed" else None
         if self.failed is not None:
-            self.done = not self._view.interactive
+            self.done = not self.view.interactive
         waits = f" and then with {counted(len(self._waiting), 'waiting message')}" if self._waiting else ""
-        self._view.ended(
-            event, f"Enter goes on with it{waits}, or say something else" if self._view.interactive else ""
-        )
+        offers = self.view.interactive and event.held
+        self.view.ended(event, f"Enter goes on with it{waits}, or say something else" if offers else "")
+
+
+def _decided(call: Call) -> str:
+    """What became of a question that was not answered from here; nothing if it ended with its turn."""
+    if call.reason == "expired":
+        return "was not answered in time"
+    return "" if call.decision is None else f"was decided elsewhere: {call.decision.verdict}"
+
+
+def _shows_last_turn(history: History) -> bool:
+    """Whether the visible path ends in the session's last turn."""
+    turn, messages = history.checkpoint.turn, history.messages
+    return turn is not None and bool(messages) and messages[-1].turn == turn.id

@@ -92,4 +92,13 @@ async def write_file(path: str, content: str, ctx: ToolContext[Folder]) -> str:
     return f"wrote {path}"
 
 
-TOOLS = (list_files, read_file, write_file)
+@tool(outside=True)
+async def ask_user(question: str) -> None:
+    """Ask the person at the terminal a question, where you cannot go on without their answer.
+
+    Args:
+        question: one question, in plain text.
+    """
+
+
+TOOLS = (list_files, read_file, write_file, ask_user)

@@ -8,6 +8,7 @@ from turnstate_states.events import (
     Event,
     Lagged,
     MessageTaken,
+    PreliminaryResult,
     ReasoningDelta,
     Replied,
     Retrying,
@@ -17,8 +18,7 @@ from turnstate_states.events import (
 )
 
 from ..states import Call, text_of
-from .asking import describe_call
-from .terminal import Terminal, one_line, plain, short, shown_call
+from .terminal import Terminal, one_line, plain, short, shown_call, value_text
 
 __all__ = ["View"]
 
@@ -28,7 +28,6 @@ STOPS = {
     "refusal": "the model refused",
 }
 MARKS = {"ok": "✓", "unknown": "?"}
-CHOICES = "[y]es  [n]o, why  [e]dit  [a]lways > "
 
 
 class View:
@@ -118,6 +117,8 @@ class View:
                 self._call("→", shown_call(call), "cyan")
             case CallSettled(call, message):
                 self._settled(call, message.results[0].text)
+            case PreliminaryResult(call, value):
+                self._call("…", f"{call.tool} so far: {value if isinstance(value, str) else value_text(value)}", "dim")
             case Warned(text):
                 self.note(f"warning: {one_line(text)}", "yellow")
             case Lagged():
@@ -157,7 +158,8 @@ class View:
     def ended(self, event: TurnEnded, more: str = "") -> None:
         """Print how a turn ended, and what can be done."""
         self._new_line()
-        reason = "" if event.reason in ("", event.outcome) else f": {one_line(event.reason)}"
+        plain_end = event.outcome == "superseded" or event.reason in ("", event.outcome)
+        reason = "" if plain_end else f": {one_line(event.reason)}"
         if event.outcome == "completed":
             if event.stop in STOPS:
                 self.note(f"({STOPS[event.stop]})", "yellow")
@@ -165,20 +167,7 @@ class View:
             # Without a terminal a failure is told as the command's own.
             if self.interactive:
                 self.note(f"failed{reason}", "red")
-                self.note(f"({more})")
+                if more:
+                    self.note(f"({more})")
         else:
             self.note(f"({event.outcome}{reason}{f'; {more}' if more else ''})", "yellow")
-
-    # ---- questions
-
-    def question(self, call: Call) -> None:
-        """Ask about a call."""
-        self._new_line()
-        why = f" ({one_line(call.reason)})" if call.reason else ""
-        self.terminal.line(f"  {self.terminal.style(plain(call.tool), 'bold', 'yellow')} wants to run{why}:")
-        describe_call(self.terminal, call)
-        self.choices()
-
-    def choices(self) -> None:
-        """Say how to answer."""
-        self.prompt(f"  {CHOICES}")

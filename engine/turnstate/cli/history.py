@@ -13,6 +13,7 @@ from turnstate_states.events import (
     CallSettled,
     MessageEdited,
     MessageQueued,
+    ResultRequested,
 )
 
 from ..reading import load, read_events
@@ -27,7 +28,7 @@ CALL_EVENTS = (CallProposed, CallAnswered, CallSettled)
 
 @attrs.frozen
 class History:
-    """A session's state and messages; its calls as last told, by id; when approvals were asked for; what waits."""
+    """A session's state and messages; its calls as last told, by id; when people were asked; what waits."""
 
     checkpoint: Checkpoint
     transcript: Transcript
@@ -43,7 +44,11 @@ class History:
     @property
     def waiting_since(self) -> float:
         """When the oldest of them was asked for."""
-        return min((self.asked_at[call.id] for call in self.waiting), default=self.checkpoint.updated_at)
+        return min(map(self.asked_since, self.waiting), default=self.checkpoint.updated_at)
+
+    def asked_since(self, call: Call) -> float:
+        """When a call that waits was asked about."""
+        return self.asked_at.get(call.id, self.checkpoint.updated_at)
 
     def call(self, part: ToolCall) -> Call:
         """A call of a reply as it stands, with the arguments that a person gave it."""
@@ -67,7 +72,7 @@ async def read_history(store: Store, session: str) -> History | None:
     checkpoint, transcript = loaded
     events = await read_events(store, session, 0, checkpoint.events)
     calls = {event.call.id: event.call for event in events if isinstance(event, CALL_EVENTS)}
-    asked = {event.call.id: event.at for event in events if isinstance(event, ApprovalRequested)}
+    asked = {event.call.id: event.at for event in events if isinstance(event, (ApprovalRequested, ResultRequested))}
     bodies = {
         event.number: text_of(event.parts) for event in events if isinstance(event, (MessageQueued, MessageEdited))
     }

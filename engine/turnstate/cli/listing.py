@@ -8,12 +8,14 @@ from collections.abc import Sequence
 import trio
 
 from ..client import Client
+from ..reading import SessionFilter
 from ..results import SessionInfo
+from ..states import Call
 from ..stores.sqlite import SQLiteStore
 from .places import default_db, existing_db, home_short
 from .terminal import Terminal, display_width, moment, one_line, short
 
-__all__ = ["sessions"]
+__all__ = ["counted", "open_text", "print_sessions", "sessions", "waiting_text"]
 
 HEAD = ("SESSION", "STATE", "CHANGED", "OPEN", "TITLE")
 
@@ -21,19 +23,32 @@ HEAD = ("SESSION", "STATE", "CHANGED", "OPEN", "TITLE")
 def sessions(arguments: argparse.Namespace) -> int:
     """List the sessions of a file."""
     path = existing_db(arguments.db)
-    found = [] if path is None else trio.run(_read, path, arguments.waiting, arguments.unfinished)
+    only: SessionFilter = {"waiting": arguments.waiting, "unfinished": arguments.unfinished}
+    only["search"], only["archived"] = arguments.search, arguments.archived
+    only["order"] = "recent" if arguments.recent else "id"
+    found = [] if path is None else trio.run(_read, path, only)
     terminal = Terminal()
     if not found:
-        which = "waits for a person" if arguments.waiting else "is unfinished" if arguments.unfinished else "is stored"
-        terminal.line(f"no session {which} in {home_short(path or default_db())}")
+        terminal.line(f"no session {_which(arguments)} in {home_short(path or default_db())}")
         return 0
-    _print(terminal, [_row(info) for info in found])
+    print_sessions(terminal, found)
     return 0
 
 
-async def _read(path: str, waiting: bool, unfinished: bool) -> list[SessionInfo]:
+def _which(arguments: argparse.Namespace) -> str:
+    """What was asked for, in words."""
+    asked = (
+        (arguments.waiting, "waits for a person"),
+        (arguments.unfinished, "is unfinished"),
+        (arguments.archived, "is archived"),
+        (arguments.search, f'has "{one_line(arguments.search)}" in its title'),
+    )
+    return " and ".join(words for given, words in asked if given) or "is stored"
+
+
+async def _read(path: str, only: SessionFilter) -> list[SessionInfo]:
     async with Client(SQLiteStore(path)) as client:
-        return [info async for info in client.sessions(waiting=waiting, unfinished=unfinished)]
+        return [info async for info in client.sessions(**only)]
 
 
 def _row(info: SessionInfo) -> tuple[str, ...]:
@@ -44,10 +59,17 @@ def open_text(info: SessionInfo) -> str:
     """What is open in a session, in words."""
     found: list[str] = []
     if info.waiting:
-        found.append(counted(len(info.waiting), "approval"))
+        found.append(waiting_text(info.waiting))
     if info.queued:
         found.append(counted(info.queued, "message") + (" held" if info.held else ""))
     return ", ".join(found) or "-"
+
+
+def waiting_text(calls: Sequence[Call]) -> str:
+    """What people are asked, counted."""
+    approvals = sum(call.wants == "decision" for call in calls)
+    numbers = ((approvals, "approval"), (len(calls) - approvals, "question"))
+    return ", ".join(counted(number, noun) for number, noun in numbers if number)
 
 
 def counted(number: int, noun: str) -> str:
@@ -59,7 +81,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _print(terminal: Terminal, rows: Sequence[tuple[str, ...]]) -> None:
+def print_sessions(terminal: Terminal, found: Sequence[SessionInfo], *, here: str = "") -> None:
+    """Print a table of sessions; ``here`` is the one that the reader is in."""
+    rows = [_row(info) for info in found]
+    if here:
+        rows = [(f"{row[0]} (here)" if row[0] == here else row[0], *row[1:]) for row in rows]
     widths = [max(display_width(row[place]) for row in (HEAD, *rows)) for place in range(len(HEAD) - 1)]
     left = terminal.width - sum(widths) - 2 * len(widths)
     for row in (HEAD, *rows):

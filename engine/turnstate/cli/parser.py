@@ -31,6 +31,10 @@ after you approved it.
 
 A line typed while it works joins the running turn. Ctrl-C interrupts the turn, a second
 one leaves; Ctrl-D leaves. Everything said is stored: come back with --session.
+
+A line that begins with a slash is a command: /edit says a message otherwise, /retry has
+one answered again, /branch shows the other branches, /fork and /open go to another
+session; /help lists them all.
 """
 CHAT_MORE = """\
 Without a terminal each line of the input is a message, or the answer where the model
@@ -126,6 +130,9 @@ def _add_chat(commands: Any) -> None:
     parser.add_argument("--base-url", metavar="URL", help=URL_HELP)
     parser.add_argument("--api-key", metavar="KEY", help=KEY_HELP)
     parser.add_argument("--session", metavar="ID", help="go on with this session, or give a new one its name")
+    parser.add_argument(
+        "--import", metavar="FILE", dest="imported", help="begin a new session with what /export wrote to this file"
+    )
     parser.add_argument("--instructions", metavar="TEXT", help="what the model is told first")
     parser.add_argument("--no-tools", action="store_true", help="for servers that refuse tools")
     _add_db(parser)
@@ -140,6 +147,9 @@ def _add_sessions(commands: Any) -> None:
     parser = _command(commands, "sessions", "list the stored sessions", "List the stored sessions.", run)
     parser.add_argument("--waiting", action="store_true", help="only those in which a person must answer")
     parser.add_argument("--unfinished", action="store_true", help="only those with a turn that has not ended")
+    parser.add_argument("--search", metavar="TEXT", default="", help="only those with this text in their title")
+    parser.add_argument("--archived", action="store_true", help="those that are archived, in place of the others")
+    parser.add_argument("--recent", action="store_true", help="what changed last comes first")
     _add_db(parser)
 
 

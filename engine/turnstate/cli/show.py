@@ -16,6 +16,7 @@ from .history import History, read_history
 from .listing import counted
 from .places import existing_db, home_short
 from .terminal import Terminal, call_text, moment, one_line, plain, short, shown_call
+from .thread import brief, position
 
 __all__ = ["show"]
 
@@ -52,6 +53,7 @@ async def _read(path: str, session: str) -> History | None:
 
 def _print_message(terminal: Terminal, message: Message, history: History) -> None:
     label = WHO.get(message.role, "")
+    _print_others(terminal, message, history)
     for part in message.parts:
         if isinstance(part, ToolResult):
             _print_result(terminal, part, history)
@@ -73,6 +75,15 @@ def _print_message(terminal: Terminal, message: Message, history: History) -> No
         label = ""
 
 
+def _print_others(terminal: Terminal, message: Message, history: History) -> None:
+    """Which branch a message is, where there are several, and what the others begin with."""
+    branches = history.transcript.branches(message.id)
+    if len(branches) > 1:
+        others = [history.transcript[name] for name in branches if name != message.id]
+        beside = ", ".join(f'{other.id} "{short(brief(other, history), 60)}"' for other in others)
+        terminal.labelled("", f"({message.id} is branch {position(message, history)}, beside {beside})", "dim")
+
+
 def _print_result(terminal: Terminal, result: ToolResult, history: History) -> None:
     call = history.calls.get(result.call)
     tool = "" if call is None else plain(call.tool)
@@ -90,7 +101,7 @@ def _print_state(terminal: Terminal, history: History) -> None:
     terminal.labelled("state", _state_text(checkpoint))
     for call in history.waiting:
         terminal.labelled(
-            "open", f"{shown_call(call)}  asked {moment(history.asked_at[call.id])}, call {call.id}", "yellow"
+            "open", f"{shown_call(call)}  asked {moment(history.asked_since(call))}, call {call.id}", "yellow"
         )
     _print_queue(terminal, history)
     for grant in checkpoint.grants:

@@ -9,10 +9,11 @@ from .base import Again, Middleware, StepContext, Stop, TurnContext
 
 if TYPE_CHECKING:
     from .compaction import Compaction
+    from .titles import Titles
 
-__all__ = ["Again", "Compaction", "Middleware", "StepContext", "Stop", "TurnContext"]
+__all__ = ["Again", "Compaction", "Middleware", "StepContext", "Stop", "Titles", "TurnContext"]
 
-LAZY = {"Compaction": "compaction"}
+LAZY = {"Compaction": "compaction", "Titles": "titles"}
 
 
 def __getattr__(name: str) -> Any:
