@@ -187,6 +187,7 @@ class ActivityRunner:
             usage=turn.usage,
             model=self._driver.agent.model,
             title=core.checkpoint.title,
+            titled=core.checkpoint.titled,
             turns=core.checkpoint.turns,
             messages=core.transcript.visible,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -18,7 +18,7 @@ from turnstate_states.turn import Call
 
 from .deciding import Question, decide
 from .failures import describe, failure_in
-from .running import GRACE, CallTask, Suspended, invoke_tool, run_check, run_tool, timed_out
+from .running import GRACE, Abandoned, CallTask, Suspended, invoke_tool, run_check, run_tool, timed_out
 from .tools import Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class CallRunner:
             self._not_begun = []
         for call in commit.started:
             self._start(call, self._run)
-        if self._driver.engine.closing:
+        if self._driver.holds:
             return
         for call in commit.checking:
             self._start(call, self._check)
@@ -143,6 +143,9 @@ class CallRunner:
         done = await run_tool(tool, task, self._invocation(tool, call, task), may_begin)
         if isinstance(done, Suspended):
             driver.report(CallSuspended(key, call.id, done.nested, task.context.usage))
+        elif isinstance(done, Abandoned):
+            if done.cause is not None:
+                driver.stop(done.cause)
         elif done is not None and task not in self._lingering:
             driver.report(CallDone(key, call.id, done.status, done.text, done.reason, task.context.usage, **done.more))
         elif done is None:
@@ -164,7 +167,7 @@ class CallRunner:
         while tool.spec.exclusive and self._lingering:
             self._free = trio.Event()
             await self._free.wait()
-        if self._driver.core.stopping:
+        if self._driver.core.stopping or self._driver.engine.told_to_end:
             return False
         if tool.timeout is not None:
             task.give_up_at = trio.current_time() + tool.timeout + GRACE
@@ -221,6 +224,28 @@ class CallRunner:
         """Tell everything to end."""
         for task in (*self._tasks.values(), *self._lingering):
             task.cancel()
+
+    async def end_children(self, calls: Mapping[str, str]) -> None:
+        """End what is left of the agents below calls that are settled; ``calls`` names the tool of each."""
+        tools = self._driver.agent.tools.by_name
+        # What is no tool any more may have been one.
+        held = [call for call, tool in calls.items() if tool not in tools or hasattr(tools[tool], "agent")]
+        if held:
+            from .nested import end_children
+
+            await end_children(self._driver.store, self._driver.session, held, self._driver.now)
+
+    def left_behind(self) -> Mapping[str, str]:
+        """Settled calls, with their tools, below which a process that died may have left something behind.
+
+        Those of the last turn, and of the one before: the commit that ended that may have begun the last one.
+        """
+        core = self._driver.core
+        last = core.checkpoint.turns
+        turns = {f"t{last}", f"t{last - 1}"}
+        parts = [part for message in core.transcript.all() if message.turn in turns for part in message.calls]
+        open_calls = {} if core.turn is None else core.turn.calls
+        return {part.id: part.name for part in parts if part.id not in open_calls or open_calls[part.id].settled}
 
     @property
     def names(self) -> list[str]:

@@ -13,12 +13,11 @@ import trio
 from turnstate_states import codec
 from turnstate_states.checkpoint import Checkpoint, Commit
 from turnstate_states.core import SessionCore
-from turnstate_states.errors import InvalidInput, Refused, StoreError
+from turnstate_states.errors import InvalidInput, Refused, SessionInUse, StoreError
 from turnstate_states.events import CallProgress, CallSettled, NumberedEvent, TurnEnded, TurnStarted
 from turnstate_states.reports import PolicyDecided, Report, Stopped
 from turnstate_states.submissions import Interrupt, Receipt, Submission
 from turnstate_states.transcript import Transcript
-from turnstate_states.turn import Call
 from turnstate_states.values import Value
 
 from .activity_runner import ActivityRunner
@@ -69,6 +68,7 @@ class Driver:
         self._inbox_taken: set[str] = set()
         self._wake = trio.Event()
         self._cause: BaseException | None = None
+        self._broken: StoreError | None = None
         self.leaving = False
         self._quiet = False
         self.stored: Checkpoint
@@ -90,6 +90,7 @@ class Driver:
         await self.store.claim(self.session, self.engine.owner, self.now())
         try:
             await self._load()
+            await self.calls.end_children(self.calls.left_behind())
         except BaseException:
             await self.release()
             raise
@@ -110,6 +111,11 @@ class Driver:
             self.stored = self.core.checkpoint.copy()
         else:
             checkpoint = codec.decode_checkpoint(stored.checkpoint)
+            if checkpoint.parent != self.engine.parent:
+                raise SessionInUse(
+                    f"session {self.session!r} is driven by the call of session {checkpoint.parent!r} that it answers: "
+                    "read it or send to it, and answer what it asks there"
+                )
             messages = [
                 message for row in await self.store.messages(self.session) for message in codec.decode_messages(row)
             ]
@@ -180,6 +186,18 @@ class Driver:
         self._reports.append((report, error))
         self.wake()
 
+    def stop(self, error: StoreError) -> None:
+        """Stop as where a commit failed: that of a session below this one did, and what is stored is the truth."""
+        self._broken = error
+        self.wake()
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing may begin: the engine closes, or the call above was told to end and the turn here soon will be."""
+        turn = self.core.turn
+        told = self.engine.told_to_end and turn is not None and not turn.final and turn.ending is None
+        return self.engine.closing or told
+
     def decided(self, call: str) -> bool:
         """Whether a verdict on a call came in that was not recorded yet."""
         return any(isinstance(report, PolicyDecided) and report.call == call for report, _ in self._reports)
@@ -219,10 +237,12 @@ class Driver:
         core = self.core
         while True:
             self._wake = trio.Event()
+            if self._broken is not None:
+                raise self._broken
             self._record_reports()
             await self._record_submissions()
             self._stop_if_told()
-            commit = core.commit(self.now(), decide=not self.engine.closing)
+            commit = core.commit(self.now(), decide=not self.holds)
             if commit is not None:
                 await self._write(commit)
                 self._tell(commit)
@@ -294,18 +314,8 @@ class Driver:
 
     async def _write(self, commit: Commit) -> None:
         await self.store.commit(stored_commit(commit, self.engine.owner.id))
-        given_up = [
-            event.call for event in commit.events if isinstance(event, CallSettled) and self._gave_up(event.call)
-        ]
-        if given_up:
-            from .nested import end_children
-
-            await end_children(self.store, self.session, [call.id for call in given_up], self.now)
-
-    def _gave_up(self, call: Call) -> bool:
-        """Whether a call ended before the agent below it did."""
-        tool = self.agent.tools.by_name.get(call.tool)
-        return hasattr(tool, "agent") and call.began > 0 and call.status not in ("ok", "error")
+        settled = [event.call for event in commit.events if isinstance(event, CallSettled)]
+        await self.calls.end_children({call.id: call.tool for call in settled if call.began})
 
     def _tell(self, commit: Commit) -> None:
         self._inbox_taken.update(commit.taken)
@@ -365,7 +375,7 @@ class Driver:
         """Cancel what is not wanted any more, start what is missing, begin the calls that may begin."""
         self.activities.cancel_other()
         self.calls.align(commit)
-        if not self.engine.closing:
+        if not self.holds:
             self.activities.start_missing()
             self.commands.start_next()
 

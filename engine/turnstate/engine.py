@@ -15,7 +15,7 @@ import trio
 from typing_extensions import TypeVar
 
 from turnstate_states import codec
-from turnstate_states.errors import InvalidInput, StoreError
+from turnstate_states.errors import InvalidInput, StaleSession, StoreError
 from turnstate_states.stepping import compiled
 from turnstate_states.thread import read_thread
 
@@ -101,6 +101,8 @@ class Engine(Generic[D]):
         self._claimed = False
         self._fetching = trio.Lock()
         self.parent = ""
+        self._above: Engine[Any] | None = None
+        self._call: ToolContext[Any] | None = None
         self._below: list[Engine[Any]] = []
 
     async def __aenter__(self) -> Engine[D]:
@@ -108,10 +110,11 @@ class Engine(Generic[D]):
             raise InvalidInput("this engine is open already; make another Engine for the same store instead")
         codec.converter()
         compiled()
-        self.closing = False
+        above = self._above
+        self.closing = above is not None and above.closing
         self._claimed = False
-        self.clock = Clock()
-        self.threads = ThreadList()
+        self.clock = Clock() if above is None else above.clock
+        self.threads = ThreadList() if above is None else above.threads
         pid = os.getpid()
         started = process_started(pid)
         self.owner = Owner(uuid.uuid4().hex, socket.gethostname(), pid, started, self.clock.now() + LEASE)
@@ -190,8 +193,29 @@ class Engine(Generic[D]):
         """An engine for the children of a call of this one's sessions, on the same store; it closes with this one."""
         engine: Engine[Any] = Engine(agent, self.store, deps=lambda info: ctx.deps, grace=0)
         engine.parent = ctx.session_id
+        engine._above, engine._call = self, ctx
         self._below.append(engine)
         return engine
+
+    @property
+    def told_to_end(self) -> bool:
+        """Whether a call above this engine was told to end: what it drives will be told soon, and may start nothing more."""
+        if self._above is None or self._call is None:
+            return False
+        return self._call.cancelled or self._above.told_to_end
+
+    def call_ends(self, call: ToolContext[Any]) -> None:
+        """A call was told to end: have what runs below it start nothing more, before its turn there is told as well."""
+        for engine in self._below:
+            if call is engine._call:
+                engine._hold()
+
+    def _hold(self) -> None:
+        for driver in self._drivers.values():
+            if driver.holds:
+                driver.activities.cancel()
+        for engine in self._below:
+            engine._hold()
 
     def forget_below(self, engine: Engine[Any]) -> None:
         """An engine below is gone."""
@@ -202,6 +226,8 @@ class Engine(Generic[D]):
             await driver.gone.wait()
 
     async def _wait_for_threads(self) -> None:
+        if self._above is not None:
+            return  # they are waited for with those of the engine above
         with trio.move_on_after(self.grace):
             while self.threads.running:  # noqa: ASYNC110 - the thread that ends last cannot set an event of a loop that is gone
                 await trio.sleep(0.02)
@@ -227,7 +253,7 @@ class Engine(Generic[D]):
 
         The agents of engines below are closed with this one: their connections serve one call after the other.
         """
-        if not self.parent:
+        if self._above is None:
             for agent in agents_of(self.agent):
                 await self._close_parts(agent)
 
@@ -286,12 +312,12 @@ class Engine(Generic[D]):
             SessionInUse: another engine drives it, or one of those.
         """
         mine = "" if self._manager is None else self.owner.id
-        deleted = await self.store.delete(check_id(session), owner=mine, unfinished=False)
+        from .nested import delete_session
+
+        deleted = await delete_session(self.store, check_id(session), owner=mine)
         for driver in [self._drivers[id] for id in {session, *deleted} & self._drivers.keys()]:
             driver.leaving = True
-            # A driver whose commit finds its session gone ends, and tells all who look at it.
-            driver.core.settle_inbox("")
-            driver.wake()
+            driver.stop(StaleSession(f"session {driver.session!r} was deleted"))
             await driver.gone.wait()
         return bool(deleted)
 

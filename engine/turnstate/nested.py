@@ -8,18 +8,21 @@ crash, so that there is one way to go on.
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import trio
 
+from turnstate_states import codec
+from turnstate_states.checkpoint import Checkpoint
 from turnstate_states.core import SessionCore
-from turnstate_states.errors import InvalidInput, Refused, SessionInUse, StoreError, ToolError
+from turnstate_states.errors import CheckpointError, InvalidInput, Refused, SessionInUse, StoreError, ToolError
 from turnstate_states.reports import Stopped
 from turnstate_states.rules import Rules
-from turnstate_states.submissions import Interrupt
-from turnstate_states.turn import Call, Nested, Wants
+from turnstate_states.submissions import Answer, Interrupt, Provide
+from turnstate_states.turn import Call, Decision, Nested, Wants
 
 from .beginning import claimed
 from .reading import load
@@ -29,17 +32,22 @@ from .running import Abandoned, Suspended
 from .session import Session
 from .stores.base import Store
 from .tools import Tool, ToolContext
+from .turns import Turn
 
 if TYPE_CHECKING:
     from .agent import Agent
     from .engine import Engine
 
-__all__ = ["AgentTool", "child_session", "end_children"]
+__all__ = ["AgentTool", "child_session", "delete_session", "end_children"]
 
+log = logging.getLogger("turnstate")
 TASK = "task"
 """The id of the submission that gives a child its task: sent again after a crash, it acts once."""
+ENDED = "the call above it was ended"
 PATIENCE = 4.0
 """Seconds that a child gets to end its turn when the call above it is told to end."""
+AGAIN = 0.5
+"""Seconds between looks at a child that somebody else still holds."""
 
 
 class AgentTool(Tool[[str, ToolContext[Any]], Awaitable[str]]):
@@ -47,7 +55,9 @@ class AgentTool(Tool[[str, ToolContext[Any]], Awaitable[str]]):
 
     def __init__(self, agent: Agent[Any], name: str, description: str, **options: Any) -> None:
         async def run(task: str, ctx: ToolContext[Any]) -> str:
-            return await run_child(agent, task, ctx)
+            if ctx.engine is None:
+                raise InvalidInput("an agent as a tool can be run by an engine only")
+            return await ChildRun(agent, task, ctx).text()
 
         run.__doc__ = f"{description}\n\nArgs:\n    task: What to do, with all that needs to be known for it."
         super().__init__(run, name=name, on_crash="rerun", **options)
@@ -64,119 +74,208 @@ def child_session(session: str, call: str) -> str:
     return name if len(name) <= 200 else f"{hashlib.sha256(name.encode()).hexdigest()[:32]}/{call}"
 
 
-async def run_child(agent: Agent[Any], task: str, ctx: ToolContext[Any]) -> str:
-    """Have the agent do the task, or go on with it, until it is done or waits for a person."""
-    above: Engine[Any] | None = ctx.engine
-    if above is None:
-        raise InvalidInput("an agent as a tool can be run by an engine only")
-    below = above.below(agent, ctx)
-    try:
-        async with below as engine:
-            result = await _run(engine.session(child_session(ctx.session_id, ctx.call_id)), task, ctx, above)
-    except StoreError:
-        if above.closing:
-            raise Abandoned from None
-        raise
-    finally:
-        above.forget_below(below)
-    return _text(agent, result, ctx)
+class ChildRun:
+    """One go at a child's turn: from the beginning of the call above it to its end, or to what a person must answer."""
 
+    def __init__(self, agent: Agent[Any], task: str, ctx: ToolContext[Any]) -> None:
+        self._agent = agent
+        self._task = task
+        self._ctx = ctx
+        self._above: Engine[Any] = ctx.engine
+        self._id = child_session(ctx.session_id, ctx.call_id)
+        self._faults: dict[str, str] = {}
 
-async def _run(session: Session, task: str, ctx: ToolContext[Any], above: Engine[Any]) -> Result[str]:
-    try:
-        await _hand_down(session, ctx.nested)
-        async with session.turn(task, id=TASK) as turn:
-            return await turn.result(check=False)
-    except trio.Cancelled:
-        if not above.closing:
-            with trio.move_on_after(PATIENCE, shield=True):
-                await session.interrupt("the call above it was ended")
-                await _ended(session)
-        raise
+    async def text(self) -> str:
+        """Have the agent do the task, or go on with it, and give its answer.
 
-
-async def _ended(session: Session) -> None:
-    """Wait until the turn has ended."""
-    async with session.events(after=(await session.info()).last_event) as events:
-        if (await session.info()).unfinished:
-            async for _ in events:
-                if not (await session.info()).unfinished:
-                    return
-
-
-def _text(agent: Agent[Any], result: Result[str], ctx: ToolContext[Any]) -> str:
-    if result.outcome == "waiting":
-        raise Suspended(tuple(map(_nested, result.waiting)))
-    ctx.count_usage(agent.model.name, result.usage)
-    if result.outcome != "completed":
-        raise ToolError(f"the agent did not complete the task ({result.outcome}): {result.reason}")
-    return result.text
-
-
-def _nested(call: Call) -> Nested:
-    wants: Wants = "result" if call.wants == "result" else "decision"
-    return Nested(call.id, call.tool, call.arguments_json, wants, call.reason, call.prompt, call.expires_at)
-
-
-async def _hand_down(session: Session, nested: Iterable[Nested]) -> None:
-    """Give the child the answers that were given above it; those that it had before act once."""
-    for call in nested:
-        decision = call.decision
-        if decision is None:
-            continue
-        name = f"answer:{call.id}:{decision.at:.6f}"
+        Raises:
+            Suspended: it waits for a person.
+            Abandoned: it was cut off, and goes on when the call begins again.
+            ToolError: it did not complete.
+        """
+        below = self._above.below(self._agent, self._ctx)
         try:
-            await _answer(session, call, name)
-        except Refused:
-            pass  # its request has expired meanwhile, or the child was told to end
+            async with below as engine:
+                result = await self._result(engine)
+        except CheckpointError:
+            raise
+        except StoreError as error:
+            raise Abandoned(None if self._above.closing else error) from error
+        finally:
+            self._above.forget_below(below)
+        if result.outcome == "completed":
+            return result.text
+        if result.waiting:
+            raise Suspended(tuple(map(self._nested, result.waiting)))
+        raise ToolError(f"the agent did not complete the task ({result.outcome}): {result.reason}")
 
+    async def _result(self, engine: Engine[Any]) -> Result[str]:
+        while True:
+            try:
+                await self._hand_down(engine.store)
+                result = await self._drive(engine.session(self._id))
+            except SessionInUse:
+                await self._check_parent(engine.store)
+            else:
+                if result.outcome != "waiting":
+                    await self._count_usage(engine.store)
+                return result
+            # Those that began it before are on their way out, or their process is gone and their lease will lapse.
+            await trio.sleep(AGAIN)
 
-async def _answer(session: Session, call: Nested, id: str) -> None:
-    decision = call.decision
-    assert decision is not None
-    if decision.verdict == "provide":
-        given = call.provided or {}
-        await session.provide(
-            call.id,
-            given.get("result"),
-            text=given.get("text"),
-            error=bool(given.get("error")),
-            artifact=given.get("artifact"),
-            by=decision.by,
-            id=id,
+    async def _check_parent(self, store: Store) -> None:
+        checkpoint = await _checkpoint(store, self._id)
+        if checkpoint is not None and checkpoint.parent != self._ctx.session_id:
+            raise InvalidInput(f"session {self._id} exists and does not belong to this call; delete or rename it")
+
+    async def _drive(self, session: Session) -> Result[str]:
+        async with session.turn(self._task, id=TASK) as turn:
+            try:
+                return await turn.result(check=False)
+            except trio.Cancelled:
+                ended: Result[str] | None = None
+                with trio.move_on_after(PATIENCE, shield=True):
+                    ended = await self._end(session, turn)
+                if ended is None:
+                    raise
+                return ended
+
+    async def _end(self, session: Session, turn: Turn[str]) -> Result[str] | None:
+        """End the turn with the call above it; its result, if it had come to an end in the same instant."""
+        if self._above.closing or self._above.driven(self._ctx.session_id) is None:
+            return None  # the call is not ended: it goes on another time
+        self._ctx.cancel()
+        try:
+            await session.interrupt(ENDED)
+            result = await turn.result(check=False)
+            if result.outcome == "completed":
+                return result
+            await self._count_usage(self._above.store)
+        except StoreError as error:
+            log.warning("the child session %s was not ended with the call above it: %s", self._id, error)
+        return None
+
+    async def _count_usage(self, store: Store) -> None:
+        with trio.CancelScope(shield=True):  # what the child came to is known by now
+            checkpoint = await _checkpoint(store, self._id)
+        if checkpoint is not None:
+            for model, usage in checkpoint.usage.items():
+                self._ctx.count_usage(model, usage)
+
+    def _nested(self, call: Call) -> Nested:
+        wants: Wants = "result" if call.wants == "result" else "decision"
+        reason = self._faults.get(call.id, call.reason)
+        return Nested(call.id, call.tool, call.arguments_json, wants, reason, call.prompt, call.expires_at)
+
+    async def _hand_down(self, store: Store) -> None:
+        """Give the child the answers that were given above it; those that it had before change nothing.
+
+        They count from when they were given: what has expired since then had been answered in time.
+        """
+        answers = sorted(
+            ((call.decision, call) for call in self._ctx.nested if call.decision is not None),
+            key=lambda answer: answer[0].at,
         )
-        return
-    await session.hand_down(call.id, decision, call.edited, id)
+        if not answers:
+            return
+        async with claimed(store, self._id) as owner:
+            loaded = await load(store, self._id)
+            if loaded is None or loaded[0].parent != self._ctx.session_id:
+                return
+            core = SessionCore(*loaded, self._agent.rules)
+            core.resume(answers[0][0].at)
+            for decision, call in answers:
+                self._submit(core, call, decision)
+            commit = core.commit(answers[-1][0].at, decide=False)
+            if commit is not None:
+                await store.commit(stored_commit(commit, owner))
+
+    def _submit(self, core: SessionCore, call: Nested, decision: Decision) -> None:
+        try:
+            core.submit(_said(call, decision), now=decision.at, keep=False)
+        except Refused:
+            pass  # it had this answer before, or it came too late for it
+        except InvalidInput as error:  # a person is asked again
+            self._faults[call.id] = str(error)
+
+
+def _said(call: Nested, decision: Decision) -> Answer | Provide:
+    """An answer as it was given above."""
+    id = f"answer:{call.id}"
+    if decision.verdict == "provide":
+        return Provide(id, call.id, by=decision.by, **(call.provided or {}))
+    return Answer(
+        id,
+        (call.id,),
+        decision.verdict,
+        call.edited,
+        decision.for_session,
+        decision.reason,
+        decision.end_turn,
+        decision.by,
+        decision.option,
+        decision.text,
+        decision.answers,
+    )
+
+
+async def _checkpoint(store: Store, session: str) -> Checkpoint | None:
+    stored = await store.load(session)
+    return None if stored is None else codec.decode_checkpoint(stored.checkpoint)
 
 
 async def end_children(store: Store, session: str, calls: Iterable[str], now: Callable[[], float] = time.time) -> None:
-    """End the turns of the children of calls that are settled, and of their children.
+    """End what still runs or waits in the children of calls that are settled, and in their children.
 
     A child that another engine drives at this moment is left to it.
     """
     for call in calls:
         child = child_session(session, call)
         try:
+            checkpoint = await _checkpoint(store, child)
+            if checkpoint is None or checkpoint.parent != session or _over(checkpoint):
+                continue
             async with claimed(store, child) as owner:
-                open_calls = await _end(store, child, owner, now())
+                await _end(store, child, owner, now)
         except SessionInUse:
             continue
-        await end_children(store, child, open_calls, now)
+        except StoreError as error:
+            log.warning("the child session %s was not ended with the call above it: %s", child, error)
 
 
-async def _end(store: Store, session: str, owner: str, now: float) -> list[str]:
+def _over(checkpoint: Checkpoint) -> bool:
+    return checkpoint.turn is None or checkpoint.turn.closed
+
+
+async def _end(store: Store, session: str, owner: str, now: Callable[[], float]) -> None:
     loaded = await load(store, session)
-    if loaded is None:
-        return []
+    if loaded is None or _over(loaded[0]):
+        return
     core = SessionCore(*loaded, Rules())
     turn = core.turn
-    if turn is None or turn.final:
-        return []
-    open_calls = [call.id for call in turn.calls.values() if not call.settled]
-    core.submit(Interrupt("above", None, "the call above it was ended"), now=now, keep=False)
-    if core.stopping and turn.state != "awaiting-approval":
-        core.report(Stopped(turn.id), now=now)
-    commit = core.commit(now)
+    if turn is not None and not turn.final:
+        await end_children(store, session, [call.id for call in turn.calls.values() if not call.settled], now)
+        core.submit(Interrupt("above", None, ENDED), now=now(), keep=False)
+        if turn.state != "awaiting-approval":
+            core.report(Stopped(turn.id), now=now())
+    commit = core.commit(now())
     if commit is not None:
         await store.commit(stored_commit(commit, owner))
-    return open_calls
+
+
+async def delete_session(store: Store, session: str, *, owner: str = "") -> Sequence[str]:
+    """Delete a session and its children; the ids of those that existed.
+
+    Raises:
+        Refused: ``busy``: a turn of it has not ended.
+        SessionInUse: another engine drives one of them.
+    """
+    try:
+        return await store.delete(session, owner=owner, unfinished=False)
+    except Refused:
+        loaded = await load(store, session)
+        if loaded is None or not _over(loaded[0]):
+            raise
+    # A process that died between the end of a call and that of its child left the child behind.
+    await end_children(store, session, [part.id for message in loaded[1].all() for part in message.calls])
+    return await store.delete(session, owner=owner, unfinished=False)

@@ -158,13 +158,16 @@ def _text(cursor: Cursor, order: SessionOrder) -> str:
 
 def _cursor(text: str, order: SessionOrder) -> Cursor:
     try:
-        data = json.loads(base64.b64decode(f"{text}{'=' * (-len(text) % 4)}", b"-_", validate=True))
-        of_order, session, updated_at = data
+        of_order, session, updated_at = json.loads(
+            base64.b64decode(f"{text}{'=' * (-len(text) % 4)}", b"-_", validate=True)
+        )
+        session.encode()
+        int(updated_at)  # what is not finite is no time
         cursor = Cursor(session, float(updated_at))
-    except (TypeError, ValueError) as error:
+    except (AttributeError, OverflowError, TypeError, ValueError):
         raise InvalidInput(
             f"after: {text!r} is not the `next` of a page: give that, or None for the first page"
-        ) from error
+        ) from None
     if of_order != order:
         raise InvalidInput(f"after: it is the `next` of a page in another order than {order!r}: begin with None")
     return cursor

@@ -49,12 +49,11 @@ def waiting_calls(checkpoint: Checkpoint) -> list[Call]:
 def listing_of(checkpoint: Checkpoint) -> Listing:
     """What lists show of a session."""
     turn = checkpoint.turn
-    waiting = waiting_calls(checkpoint)
     return Listing(
         session=checkpoint.session,
         title=checkpoint.title,
         state="idle" if turn is None else turn.state,
-        waiting=bool(waiting),
+        waiting=bool(waiting_calls(checkpoint)),
         unfinished=(turn is not None and not turn.closed) or bool(checkpoint.commands),
         held=checkpoint.held,
         queued=len(checkpoint.queue) + len(checkpoint.steers),
@@ -63,17 +62,19 @@ def listing_of(checkpoint: Checkpoint) -> Listing:
         labels=json.dumps(checkpoint.labels) if checkpoint.labels else "{}",
         archived=checkpoint.archived,
         parent=checkpoint.parent,
-        deadline=_deadline(checkpoint, waiting),
+        deadline=_deadline(checkpoint),
         outcome="" if turn is None or turn.outcome is None else turn.outcome,
         last_event=checkpoint.events,
     )
 
 
-def _deadline(checkpoint: Checkpoint, waiting: Sequence[Call]) -> float | None:
+def _deadline(checkpoint: Checkpoint) -> float | None:
     """When the first of the requests expires, if all that the turn does is wait for a person."""
-    if checkpoint.turn is None or checkpoint.turn.state != "awaiting-approval":
+    turn = checkpoint.turn
+    if turn is None or turn.state != "awaiting-approval" or turn.ending is not None:
         return None
-    return min((call.expires_at for call in waiting if call.expires_at is not None), default=None)
+    times = [call.expires_at for call in turn.calls.values() if call.waiting and call.expires_at is not None]
+    return min(times, default=None)
 
 
 def info_of(checkpoint: Checkpoint) -> SessionInfo:
@@ -91,7 +92,7 @@ def listed(listing: Listing, waiting: Sequence[Call] = ()) -> SessionInfo:
         id=listing.session,
         title=listing.title,
         state=listing.state,
-        waiting=waiting,
+        waiting=tuple(waiting),
         unfinished=listing.unfinished,
         held=listing.held,
         queued=listing.queued,

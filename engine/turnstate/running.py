@@ -15,7 +15,7 @@ import trio
 
 from turnstate_states import texts
 from turnstate_states.content import ResultStatus, clean_text
-from turnstate_states.errors import ToolError
+from turnstate_states.errors import StoreError, ToolError
 from turnstate_states.turn import Nested
 from turnstate_states.values import Value
 
@@ -92,20 +92,29 @@ class CallTask:
         if self.scope.cancel_called:
             return
         self.context.cancel()
+        if self.context.engine is not None:
+            self.context.engine.call_ends(self.context)
         self.scope.cancel()
         self.give_up_at = trio.current_time() + GRACE
 
 
-class Suspended(Exception):
-    """Raised by a call that cannot go on before a person answers the calls nested in it."""
+class Suspended(BaseException):
+    """Raised by a call that cannot go on before a person answers the calls nested in it.
+
+    Like a cancellation it is no failure, so what handles exceptions of tools lets it pass.
+    """
 
     def __init__(self, nested: tuple[Nested, ...]) -> None:
         super().__init__("it waits for a person")
         self.nested = nested
 
 
-class Abandoned(Exception):
-    """Raised by a call that was cut off because its engine closes: nothing is known of it, and it begins again."""
+class Abandoned(BaseException):
+    """Raised by a call that was cut off and begins again: its engine closes, or, with ``cause``, its own session broke."""
+
+    def __init__(self, cause: StoreError | None = None) -> None:
+        super().__init__("it begins again")
+        self.cause = cause
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -123,7 +132,7 @@ async def run_tool(
     task: CallTask,
     invoke: Callable[[], Awaitable[Any]],
     may_begin: Callable[[], Awaitable[bool]],
-) -> Outcome | Suspended | None:
+) -> Outcome | Suspended | Abandoned | None:
     """Run a call by ``invoke`` to its end, once ``may_begin`` says so; None if it was cancelled: nothing is known of it.
 
     Exceptions of the tool become error results. KeyboardInterrupt, SystemExit and cancellation pass.
@@ -133,7 +142,7 @@ async def run_tool(
             return None
         await trio.lowlevel.checkpoint_if_cancelled()
         task.began = True
-        done: Outcome | Suspended | None = None
+        done: Outcome | Suspended | Abandoned | None = None
         with trio.move_on_after(tool.timeout if tool.timeout is not None else float("inf")) as limit:
             done = await _outcome(tool, task, invoke, limit)
         if done is None and limit.cancel_called and not task.scope.cancel_called:
@@ -151,7 +160,7 @@ def timed_out(tool: Tool[..., Any]) -> Outcome:
 
 async def _outcome(
     tool: Tool[..., Any], task: CallTask, invoke: Callable[[], Awaitable[Any]], limit: trio.CancelScope
-) -> Outcome | Suspended | None:
+) -> Outcome | Suspended | Abandoned | None:
     try:
         value = await invoke()
         text, more = as_output(value, tool.output_limit)
@@ -160,14 +169,13 @@ async def _outcome(
         return _failed(tool, clean_text(str(error)).strip() or "ToolError")
     except (trio.Cancelled, GeneratorExit):
         raise
-    except Suspended as suspended:
-        return suspended
-    except Abandoned:
-        return None
     except BaseException as error:
         host = ends_host(error)
         if host is not None:
             raise host from None
+        passing = only(error)
+        if isinstance(passing, (Suspended, Abandoned)):
+            return passing
         if task.scope.cancel_called or limit.cancel_called:
             # It was told to end and its way out failed: that says nothing about whether it took effect.
             log.warning("tool %s failed when call %s was told to end", tool.name, task.id, exc_info=error)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import signal
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from turnstate_states.errors import SessionInUse, TurnstateError
+
+from .stores.listing import Cursor, Listing, SessionQuery
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -22,8 +25,9 @@ PAGE = 200
 class Worker:
     """Looks for work and has the engine drive it.
 
-    Work is a session with something in its inbox, or with a turn that has not ended and does not wait for a person. A
-    session that another engine drives is left to it until that one's claim has lapsed.
+    Work is a session with something in its inbox, or with a turn that has not ended and does not wait for a person, or
+    waits for one who did not answer by the deadline. A session that another engine drives is left to it until that one's
+    claim has lapsed, and one that answers a tool call of another session to whoever drives that one.
     """
 
     def __init__(self, engine: Engine[Any], sessions: int, interval: float) -> None:
@@ -71,16 +75,30 @@ class Worker:
                 await self._take(session)
 
     async def _candidates(self) -> list[str]:
-        """Sessions with something to do: those that somebody wrote to first."""
+        """Sessions with something to do: those that somebody wrote to first, then those whose deadline has passed."""
         store = self._engine.store
         found = dict.fromkeys(item.session for item in await store.inbox())
-        after = ""
+        if found:
+            # What answers a tool call is driven by whoever runs that call.
+            async for row in self._all(SessionQuery(ids=tuple(found), children=True)):
+                if row.parent:
+                    del found[row.session]
+        async for row in self._all(SessionQuery(due=self._engine.clock.now())):
+            found[row.session] = None
+        async for row in self._all(SessionQuery(unfinished=True)):
+            if row.state != "awaiting-approval":
+                found[row.session] = None
+        return list(found)
+
+    async def _all(self, query: SessionQuery) -> AsyncIterator[Listing]:
+        after: Cursor | None = None
         while True:
-            page = await store.sessions(unfinished=True, after=after, limit=PAGE)
-            found |= dict.fromkeys(row.session for row in page if row.state != "awaiting-approval")
+            page = await self._engine.store.sessions(query, after=after, limit=PAGE)
+            for row in page:
+                yield row
             if len(page) < PAGE:
-                return list(found)
-            after = page[-1].session
+                return
+            after = Cursor.of(page[-1])
 
     async def _take(self, session: str) -> None:
         try:

@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from turnstate_states import codec
 from turnstate_states.checkpoint import Checkpoint
 from turnstate_states.content import UserPart, as_parts
-from turnstate_states.errors import InvalidInput, Refused, SessionInUse
+from turnstate_states.errors import CheckpointError, InvalidInput, Refused, SessionInUse
 from turnstate_states.events import Event
 from turnstate_states.submissions import (
     Annotate,
@@ -150,7 +151,7 @@ class SessionHandle(ABC):
         """
         at = None if message is None else _message_id(message)
         thread = fork_thread(*await self._loaded(), at)
-        new = id or f"{self.id[:180]}-{uuid.uuid4().hex[:8]}"
+        new = f"{self.id[:180]}-{uuid.uuid4().hex[:8]}" if id is None else _new_session(id)
         await begin(self._store, new, thread, source=self.id)
         return self._beside(new)
 
@@ -197,7 +198,7 @@ class SessionHandle(ABC):
 
         A turn that waits for a person is ended by it, as superseded; one that works is not disturbed (``busy``).
         """
-        edit = Edit(id or new_id(), _message_id(message), as_parts(content), dict(settings or {}))
+        edit = Edit(id or new_id(), _message_id(message), as_parts(content), _mapping("settings", settings or {}))
         return await self._submit(edit, explicit=id is not None)
 
     async def regenerate(
@@ -211,7 +212,7 @@ class SessionHandle(ABC):
             settings: settings of the model for the new turn.
             id: the submission's id.
         """
-        again = Regenerate(id or new_id(), _message_id(message), dict(settings or {}))
+        again = Regenerate(id or new_id(), _message_id(message), _mapping("settings", settings or {}))
         return await self._submit(again, explicit=id is not None)
 
     async def switch(self, message: Message | str, *, id: str | None = None) -> Receipt:
@@ -227,7 +228,7 @@ class SessionHandle(ABC):
 
     async def annotate(self, message: Message | str, metadata: Mapping[str, Any], *, id: str | None = None) -> Receipt:
         """Lay metadata (plain JSON: feedback, a rating, ...) over a message's; None takes a key away. No model sees it."""
-        note = Annotate(id or new_id(), _message_id(message), dict(metadata))
+        note = Annotate(id or new_id(), _message_id(message), _mapping("metadata", metadata))
         return await self._submit(note, explicit=id is not None)
 
     async def approve(
@@ -247,7 +248,7 @@ class SessionHandle(ABC):
             by: who says so, for the record.
             id: the id of this answer.
         """
-        raw = None if arguments is None else _json(arguments)
+        raw = None if arguments is None else _json("arguments", _mapping("arguments", arguments))
         answer = Answer(id or new_id(), call_ids(calls), "approve", raw, for_session, by=by)
         return await self._submit(answer, explicit=id is not None)
 
@@ -290,7 +291,7 @@ class SessionHandle(ABC):
             by=by,
             option=option,
             text=text,
-            answers=dict(answers or {}),
+            answers=_mapping("answers", answers or {}),
         )
         return await self._submit(said, explicit=id is not None)
 
@@ -318,7 +319,8 @@ class SessionHandle(ABC):
             by: who says so, for the record.
             id: the id of this answer.
         """
-        _json({"result": result, "artifact": artifact})
+        _json("result", result)
+        _json("artifact", artifact)
         (name,) = call_ids([call])
         said = Provide(id or new_id(), name, result, text, error, artifact, preliminary, by)
         return await self._submit(said, explicit=id is not None)
@@ -329,7 +331,7 @@ class SessionHandle(ABC):
 
     async def label(self, labels: Mapping[str, str | None]) -> Receipt:
         """Set labels, by which lists can be filtered; None takes one away."""
-        return await self._submit(Describe(new_id(), labels=dict(labels)), explicit=False)
+        return await self._submit(Describe(new_id(), labels=_mapping("labels", labels)), explicit=False)
 
     async def archive(self, archived: bool = True) -> Receipt:
         """Take the session off the usual list, or put it back."""
@@ -340,7 +342,9 @@ class SessionHandle(ABC):
 
         The receipt says that it will be; :class:`~turnstate.CommandEnded` tells what it gave.
         """
-        return await self._submit(Command(id or new_id(), name, dict(arguments or {})), explicit=id is not None)
+        return await self._submit(
+            Command(id or new_id(), name, _mapping("arguments", arguments or {})), explicit=id is not None
+        )
 
     async def interrupt(self, reason: str = "", *, turn: str | None = None) -> bool:
         """End the running turn; whether there was one (with the id ``turn``, if that is given)."""
@@ -356,15 +360,45 @@ class SessionHandle(ABC):
         await self._submit(RevokeGrant(new_id(), name), explicit=False)
 
 
+def _new_session(id: str) -> str:
+    from .engine import check_id
+
+    return check_id(id)
+
+
 def _message_id(message: Message | str) -> str:
     return message.id if isinstance(message, Message) else message
 
 
-def _json(arguments: Mapping[str, Any]) -> str:
+def _json(what: str, value: Any) -> str:
     try:
-        return json.dumps(dict(arguments), allow_nan=False)
+        return json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"arguments: expected plain JSON values: {error}") from None
+        raise InvalidInput(f"{what}: expected plain JSON values: {error}") from None
+
+
+def _mapping(what: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(f"{what}: expected a mapping, got {type(value).__name__}")
+    for name in value:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(f"{what}: expected text as keys, got {name!r}")
+    return dict(value)
+
+
+def checked(submission: Submission) -> Submission:
+    """The submission as it is read again: a value of another type than expected would spoil what is stored.
+
+    Raises:
+        InvalidInput: a value cannot be stored, or is of another type; the text names it.
+    """
+    try:
+        return codec.decode_submission(codec.encode_submission(submission))
+    except CheckpointError as error:
+        raise InvalidInput(str(error)) from None
+    except (TypeError, ValueError, RecursionError):
+        codec.digest(submission)  # it says what cannot be stored
+        raise
 
 
 def _shown(transcript: Transcript) -> Sequence[Message]:
@@ -378,7 +412,7 @@ class ClientHandle(SessionHandle):
         return ClientHandle(self._store, id)
 
     async def _submit(self, submission: Submission, *, explicit: bool) -> Receipt:
-        return await post_and_wait(self._store, self.id, submission)
+        return await post_and_wait(self._store, self.id, checked(submission))
 
 
 class Session(SessionHandle):
@@ -398,6 +432,7 @@ class Session(SessionHandle):
     async def _submit(self, submission: Submission, *, explicit: bool) -> Receipt:
         if isinstance(submission, (Send, Edit, Regenerate)):
             self._engine.agent.model.check_settings(submission.settings)
+        submission = checked(submission)
         try:
             driver = await self._engine.drive(self.id)
         except SessionInUse:
@@ -475,7 +510,7 @@ class Session(SessionHandle):
         Raises:
             InvalidInput: the message or a setting cannot be used.
         """
-        return self._manage(message, output, settings or {}, id, edits)
+        return self._manage(message, output, _mapping("settings", settings or {}), id, edits)
 
     def _manage(
         self,
@@ -495,7 +530,7 @@ class Session(SessionHandle):
         self._engine.agent.model.check_settings(settings)
         if edits:
             said = Edit(said.id, _message_id(edits), said.parts, said.settings)
-        return TurnManager(self._engine, self.id, said, explicit=id is not None, output=wanted)
+        return TurnManager(self._engine, self.id, checked(said), explicit=id is not None, output=wanted)
 
     async def hand_down(self, call: str, decision: Decision, edited: str | None, id: str) -> Receipt:
         """Answer a call as it was answered in the session above; for agents that are tools."""
@@ -520,8 +555,8 @@ class Session(SessionHandle):
     ) -> AbstractAsyncContextManager[Turn[str]]:
         """Have the model answer again, and hold the turn, live; see :meth:`SessionHandle.regenerate`."""
         self._engine.agent.model.check_settings(settings or {})
-        again = Regenerate(id or new_id(), _message_id(message), dict(settings or {}))
-        return TurnManager(self._engine, self.id, again, explicit=id is not None)
+        again = Regenerate(id or new_id(), _message_id(message), _mapping("settings", settings or {}))
+        return TurnManager(self._engine, self.id, checked(again), explicit=id is not None)
 
     def resume(self) -> AbstractAsyncContextManager[Turn[str]]:
         """Go on with the stored turn, and hold it: one that has not ended, or that ended by limit, failure or interrupt.

@@ -10,6 +10,7 @@ import attrs
 from . import texts
 from .asking import meaning
 from .calls import allow_covered, canonical, covering_grant, settle
+from .codec import plain, same_json
 from .content import ToolResult, clean_text
 from .errors import InvalidInput, Refused
 from .events import CallAnswered, GrantAdded, GrantRevoked, PreliminaryResult, TurnStopping
@@ -54,9 +55,9 @@ def _turn(work: Work) -> TurnState:
 
 def _find(turn: TurnState, name: str) -> Call:
     """A call of the turn, or one nested in a call as a call of this session."""
-    outer, _, inner = name.partition("/")
+    outer, below, inner = name.partition("/")
     call = turn.calls.get(outer)
-    if call is not None and not inner:
+    if call is not None and not below:
         return call
     nested = None if call is None else _nested(call, inner)
     if call is None or nested is None:
@@ -96,7 +97,7 @@ def _decision(work: Work, call: Call, said: Answer) -> Decision:
         said.end_turn,
         said.option,
         said.text,
-        said.answers,
+        plain(said.answers),
     )
 
 
@@ -137,9 +138,7 @@ def _note(work: Work, call: Call, decision: Decision, edited: str | None, provid
     holder = work.turn.calls[outer]
     late = holder.status != "asked" and holder.status != "allowed"
     given = {"decision": decision, "edited": edited, "provided": provided, "late": late}
-    answered = tuple(
-        attrs.evolve(nested, **given) if nested.id == inner else nested for nested in holder.nested
-    )
+    answered = tuple(attrs.evolve(nested, **given) if nested.id == inner else nested for nested in holder.nested)
     work.put_call(attrs.evolve(holder, nested=answered))
 
 
@@ -208,7 +207,7 @@ def provide(work: Work, said: Provide) -> None:
     if call.wants == "nested":
         raise InvalidInput(f"call: provide results to the calls nested in {said.call}")
     if said.preliminary:
-        work.tell(PreliminaryResult, call, said.result)
+        work.tell(PreliminaryResult, call, plain(said.result))
         return
     decision = Decision("provide", work.now, said.by)
     outer, _, inner = call.id.partition("/")
@@ -222,16 +221,16 @@ def provide(work: Work, said: Provide) -> None:
 
 
 def _fields(said: Provide) -> dict[str, Any]:
-    return {"result": said.result, "text": said.text, "error": said.error, "artifact": said.artifact}
+    return {"result": plain(said.result), "text": said.text, "error": said.error, "artifact": plain(said.artifact)}
 
 
 def result_of(said: Provide) -> ToolResult:
     """What a result from outside is in the history."""
-    text = said.text
+    text, result = said.text, plain(said.result)
     if text is None:
-        text = said.result if isinstance(said.result, str) else json.dumps(said.result, ensure_ascii=False)
-    value = said.result if said.text is not None else None
-    return ToolResult(said.call, clean_text(text), "error" if said.error else "ok", (), value, said.artifact)
+        text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    value = result if said.text is not None else None
+    return ToolResult(said.call, clean_text(text), "error" if said.error else "ok", (), value, plain(said.artifact))
 
 
 def _provided(work: Work, call: Call, said: Provide) -> bool:
@@ -241,5 +240,19 @@ def _provided(work: Work, call: Call, said: Provide) -> bool:
         return False
     if inner:
         nested = _nested(work.turn.calls[outer], inner)
-        return nested is not None and nested.provided == _fields(said)
-    return call.result != "" and work.transcript[call.result].results == (result_of(said),)
+        return nested is not None and same_json(nested.provided, _fields(said))
+    if not call.result:
+        return False
+    (known,), result = work.transcript[call.result].results, result_of(said)
+    same = known.status == result.status and _reads_same(known.text, said, result.text)
+    return same and same_json([known.value, known.artifact], [result.value, result.artifact])
+
+
+def _reads_same(known: str, said: Provide, text: str) -> bool:
+    """Whether a text is what the model would read of this result; equal JSON may be written otherwise."""
+    if known == text or said.text is not None or isinstance(said.result, str):
+        return known == text
+    try:
+        return same_json(json.loads(known), said.result)
+    except (ValueError, RecursionError):
+        return False

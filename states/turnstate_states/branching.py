@@ -6,15 +6,15 @@ refused: a model is reading this history.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 from .checkpoint import Pending
 from .content import Quote, UserPart, as_parts
 from .errors import InvalidInput, Refused
 from .events import Annotated, Deleted
 from .message import Message
-from .steps import SUPERSEDED, close, finish_ending, start_turn, tell_to_end
+from .steps import close, finish_ending, start_turn, tell_to_end
 from .submissions import Annotate, Delete, Edit, Regenerate, Switch
 from .turn import Ending
 from .work import Work
@@ -26,6 +26,14 @@ KINDS: dict[type, Literal["edit", "regenerate", "switch", "delete"]] = {
     Regenerate: "regenerate",
     Switch: "switch",
     Delete: "delete",
+}
+
+
+WHY = {
+    "edit": "superseded by an edited message",
+    "regenerate": "superseded by another answer",
+    "switch": "superseded by a switch to another branch",
+    "delete": "superseded by the deletion of a message",
 }
 
 
@@ -49,13 +57,13 @@ def change_thread(work: Work, change: Edit | Regenerate | Switch | Delete) -> No
     if work.checkpoint.pending is not None:
         raise Refused("busy", "another change of the thread was accepted and is about to be made; wait for it")
     if busy:
-        tell_to_end(work, Ending("superseded", SUPERSEDED, change.id))
+        tell_to_end(work, Ending("superseded", WHY[KINDS[type(change)]], change.id))
         finish_ending(work)
     if isinstance(change, (Switch, Delete)):
         _hold(work)
     if busy and not work.rules.turn_ended:
         close(work)
-    settings = change.settings if isinstance(change, (Edit, Regenerate)) else {}
+    settings: Mapping[str, Any] = change.settings if isinstance(change, (Edit, Regenerate)) else {}
     work.checkpoint.pending = Pending(change.id, KINDS[type(change)], message.id, parts, settings)
     if work.turn_over:
         apply_pending(work)

@@ -118,6 +118,7 @@ def request_result(work: Work, call: Call, spec: ToolSpec) -> None:
         began=call.began + 1,
         decision=None,
         expires_at=_expiry(work, spec),
+        prompt=call.prompt or spec.prompt(call.arguments_json),
     )
     work.put_call(asked)
     work.tell(ResultRequested, asked)

@@ -47,6 +47,10 @@ class Pending(Value):
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any], repr=False)
 
 
+Titled = Literal["", "hook", "person"]
+"""Who gave a session its title; empty for the first words that were said in it."""
+
+
 @attrs.define
 class Checkpoint:
     """Everything that decides how a session goes on. Its size depends on what is open, not on what has been said.
@@ -76,6 +80,7 @@ class Checkpoint:
     labels: dict[str, str] = attrs.field(factory=dict[str, str])
     metadata: dict[str, Any] = attrs.field(factory=dict[str, Any])
     title: str = ""
+    titled: Titled = ""
     archived: bool = False
     parent: str = ""
     chosen: dict[str, str] = attrs.field(factory=dict[str, str])

@@ -37,6 +37,8 @@ __all__ = [
     "encode_receipt",
     "encode_submission",
     "json_bytes",
+    "plain",
+    "same_json",
     "with_bodies",
     "with_proposed",
 ]
@@ -53,6 +55,25 @@ def json_bytes(value: Any) -> bytes:
     """JSON of plain data."""
     data: bytes = _json().encode(value)
     return data
+
+
+def plain(value: Any) -> Any:
+    """A value as it is when it was written as JSON and read again.
+
+    >>> plain({"a": (1, float("nan"))})
+    {'a': [1, None]}
+    """
+    return _json().decode(json_bytes(value))
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON, which ``==`` does not say: false is not 0.
+
+    >>> same_json({"a": 1, "b": 2}, {"b": 2, "a": 1}), same_json(False, 0)
+    (True, False)
+    """
+    written: bool = _json().encode_sorted(one) == _json().encode_sorted(other)
+    return written
 
 
 @functools.cache

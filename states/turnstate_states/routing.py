@@ -158,9 +158,17 @@ def _resume(work: Work, resume: Resume) -> None:
     turn = checkpoint.turn
     if _busy(work) is not None:
         raise Refused("busy", "a turn is running; it goes on by itself")
-    if turn is not None and checkpoint.held and turn.outcome in KEPT_WAITING:
+    stopped = turn is not None and checkpoint.held and turn.outcome in KEPT_WAITING
+    if turn is not None and stopped and turn.head == checkpoint.head:
         start_turn(work, None, resume.id, turn.settings, turn.id)
-    elif checkpoint.held or checkpoint.queue:
+    elif checkpoint.queue:
+        checkpoint.held = False
+        work.changed = True
+    elif turn is not None and stopped:
+        raise Refused(
+            "stale", f"turn {turn.id} ended on another branch; switch back to go on with it, or send a message"
+        )
+    elif checkpoint.held:
         checkpoint.held = False
         work.changed = True
     else:

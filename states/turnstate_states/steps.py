@@ -345,6 +345,7 @@ def close(work: Work) -> None:
         work.checkpoint.held,
     )
     turn.closed = True
+    turn.head = work.checkpoint.head
 
 
 def finish_ending(work: Work, stopped: Stopped | None = None) -> None:

@@ -27,7 +27,9 @@ from .work import short_title
 __all__ = ["EXPORT_FORMAT", "Thread", "begin_session", "export_thread", "fork_thread", "read_thread"]
 
 EXPORT_FORMAT = 1
-COUNTED = re.compile(r"([mt])(\d+)\Z")
+COUNTED = re.compile(r"([mt])([0-9]+)\Z")
+DIGITS = 15
+"""How many the number in an id may have, so that counting on from it stays exact everywhere."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -76,8 +78,9 @@ def read_thread(data: bytes) -> Thread:
     title = fields.get("title")
     tree = Tree(kept.values(), {})
     head = _head(fields, messages, tree, warnings)
-    chosen = _chosen(fields.get("chosen"), tree)
-    return Thread(tuple(kept.values()), head, chosen, title if isinstance(title, str) else "", tuple(warnings))
+    _choose(fields.get("chosen"), tree)
+    tree.choose_path(message.id for message in Transcript(kept.values(), head).path)
+    return Thread(tuple(kept.values()), head, tree.chosen, title if isinstance(title, str) else "", tuple(warnings))
 
 
 def _fields(data: bytes) -> dict[str, Any]:
@@ -99,6 +102,10 @@ def _message(at: int, item: Any) -> Message:
         raise InvalidInput(str(error)) from None
     if not message.id or message.changes or message.status == "deleted":
         raise InvalidInput(f"messages[{at}]: expected a message with an id, not the record of a change")
+    for name in (message.id, message.turn):
+        found = COUNTED.match(name)
+        if found is not None and len(found[2]) > DIGITS:
+            raise InvalidInput(f"messages[{at}]: the number in the id {name[:20]}... has more than {DIGITS} digits")
     return message
 
 
@@ -148,13 +155,11 @@ def _head(fields: Mapping[str, Any], messages: Sequence[Message], tree: Tree, wa
     return leaf
 
 
-def _chosen(given: Any, tree: Tree) -> dict[str, str]:
-    chosen: Mapping[Any, Any] = fields_of(given)
-    return {
-        parent: child
-        for parent, child in chosen.items()
-        if isinstance(parent, str) and child in (tree.children(parent) if parent in ("", *tree.by_id) else ())
-    }
+def _choose(given: Any, tree: Tree) -> None:
+    """Show what the file says is shown, as far as it is there."""
+    for parent, child in fields_of(given).items():
+        if child in tree.children(parent):
+            tree.choose(parent, child)
 
 
 def fork_thread(checkpoint: Checkpoint, transcript: Transcript, message: str | None) -> Thread:
@@ -187,7 +192,8 @@ def begin_session(
     checkpoint = Checkpoint(session, now, sequence=1, updated_at=now, head=thread.head)
     checkpoint.chosen = dict(thread.chosen)
     checkpoint.metadata = dict(metadata or {})
-    checkpoint.title = short_title(thread.title) or _first_words(thread.messages)
+    title = short_title(thread.title)
+    checkpoint.title, checkpoint.titled = title or _first_words(thread.messages), "person" if title else ""
     names = [name for message in thread.messages for name in (message.id, message.turn)]
     counts = {"m": len(thread.messages), "t": 0}
     for found in filter(None, map(COUNTED.match, names)):

@@ -156,11 +156,11 @@ class Transcript:
         self._show(message)
 
     def _change(self, record: Message) -> None:
-        shown = self._tree.change(record)
+        gone = self._tree.change(record)
         head = self.head
-        if head in record.changes:
-            while head is not None and head in record.changes:
-                head = shown[head]
+        if head in gone:
+            while head is not None and head in gone:
+                head = gone[head]
             head = self._tree.leaf(head)
         changed = set(record.changes)
         if head != self.head or any(message.id in changed for message in self.path):

@@ -72,10 +72,11 @@ class Tree:
         """Show each of these after the one before it."""
         parent = ROOT
         for message in path:
-            self._choose(parent, message)
+            self.choose(parent, message)
             parent = message
 
-    def _choose(self, parent: str, message: str) -> None:
+    def choose(self, parent: str, message: str) -> None:
+        """Show one of those that follow a message."""
         if self.children(parent)[-1] == message:
             self.chosen.pop(parent, None)
         else:
@@ -110,7 +111,7 @@ class Tree:
                 continue
             self.chosen.pop(parent, None)
             if child is not None:
-                self._choose(parent, child)
+                self.choose(parent, child)
         for name in record.changes:
             self.chosen.pop(name, None)
         return parents

@@ -232,7 +232,7 @@ class TurnState:
     ``reply`` names the message that the step gave, once it is stored; ``reviewed`` and ``again`` are what hooks said of it.
     ``overflow`` is how the model refused a request as too long, until hooks made room; ``overflowed`` is true for the rest
     of the step. ``worked`` is the time at work in seconds, up to ``clock``. ``closed`` is true when
-    :class:`~turnstate.TurnEnded` was told.
+    :class:`~turnstate.TurnEnded` was told, and ``head`` is then the message that it ended with.
     """
 
     id: str
@@ -271,6 +271,7 @@ class TurnState:
     worked: float = 0.0
     clock: float | None = None
     closed: bool = False
+    head: str | None = None
 
     @property
     def final(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
-from .checkpoint import Checkpoint, Commit, Queued
+from .checkpoint import Checkpoint, Commit, Queued, Titled
 from .content import Part, Text
 from .events import (
     Compacted,
@@ -200,16 +200,24 @@ class Work:
         for text in effects.warnings:
             self.tell(Warned, text)
         if effects.title:
-            self.describe(effects.title)
+            self.describe(effects.title, by="hook")
 
     def describe(
-        self, title: str | None = None, labels: Mapping[str, str | None] | None = None, archived: bool | None = None
+        self,
+        title: str | None = None,
+        labels: Mapping[str, str | None] | None = None,
+        archived: bool | None = None,
+        *,
+        by: Titled = "person",
     ) -> None:
-        """Change what lists show of the session."""
+        """Change what lists show of the session; a hook does not take a person's title away."""
         checkpoint = self.checkpoint
+        if by == "hook" and checkpoint.titled == "person":
+            return
         before = (checkpoint.title, checkpoint.labels, checkpoint.archived)
         if title is not None:
-            checkpoint.title = short_title(title)
+            checkpoint.title, checkpoint.titled = short_title(title), by
+            self.changed = True
         laid = {**checkpoint.labels, **(labels or {})}
         checkpoint.labels = {name: value for name, value in laid.items() if value is not None}
         if archived is not None:

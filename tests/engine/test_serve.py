@@ -10,6 +10,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import attrs
 import trio
 import trio.testing
 
@@ -79,6 +80,68 @@ async def test_a_worker_leaves_what_waits_for_a_person(autojump_clock: trio.test
         await client.session("a").approve(*(await client.session("a").info()).waiting)
         assert await ended(client, "a") == "completed"
         nursery.cancel_scope.cancel()
+
+
+@tool(approval=True, expires=60)
+async def wire(amount: int) -> str:
+    """Pay an amount, if somebody says so within a minute."""
+    return f"wired {amount}"
+
+
+def hasty() -> Agent:
+    """Asks to wire for what is said, then is done."""
+
+    def reply(request: ModelRequest) -> str | ScriptedCall:
+        return "done" if request.messages[-1].role == "tool" else call("wire", amount=1)
+
+    return Agent(ScriptedModel(reply), tools=[wire])
+
+
+async def test_a_request_is_denied_at_its_deadline(autojump_clock: trio.testing.MockClock) -> None:
+    """A worker denies a request that nobody answered within an interval of its deadline, also one asked by another engine."""
+    store = MemoryStore()
+    async with Client(store) as client:
+        async with Engine(hasty(), store) as engine:
+            await engine.session("a").run("pay", check=False)
+            asked = engine.clock.now()
+        async with Engine(hasty(), store) as engine, trio.open_nursery() as nursery:
+            nursery.start_soon(engine.serve)
+            deadline = (await client.session("a").info()).deadline
+            assert deadline is not None
+            assert 59 < deadline - asked <= 60
+            while (await client.session("a").info()).unfinished:
+                assert engine.clock.now() < deadline + 0.6
+                assert (engine.sessions_driven == ()) == (engine.clock.now() < deadline)
+                await trio.sleep(0.1)
+            texts = [message.text for message in await client.session("a").messages()]
+            assert texts[-2:] == ["tool denied: the approval request expired", "done"]
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_worker_leaves_children_to_their_parents(autojump_clock: trio.testing.MockClock) -> None:
+    """A session that answers a tool call is not driven by a worker: not unfinished, not expired, not written to."""
+    store = MemoryStore()
+    async with Client(store) as client:
+        async with Engine(hasty(), store) as engine:
+            for session in ("own", "child"):
+                await engine.session(session).run("pay", check=False)
+        adopt(store, "child", "own")
+        await client.session("child").send("hello")
+        async with Engine(hasty(), store) as engine, trio.open_nursery() as nursery:
+            nursery.start_soon(engine.serve)
+            await trio.sleep(70)
+            assert await ended(client, "own") == "completed"
+            assert await store.owner_of("child") is None
+            assert (await client.session("child").info()).state == "awaiting-approval"
+            assert [item.session for item in await store.inbox()] == ["child"]
+            nursery.cancel_scope.cancel()
+
+
+def adopt(store: MemoryStore, session: str, parent: str) -> None:
+    """Make a stored session one that answers a call of another."""
+    kept = store._kept[session]  # pyright: ignore[reportPrivateUsage]
+    assert kept.listing is not None
+    kept.listing = attrs.evolve(kept.listing, parent=parent)
 
 
 async def test_a_worker_drives_no_more_than_it_is_told() -> None:

@@ -5,22 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 import attrs
 
-from tests.states.hosted import Hosted
 from tests.states.ledger import Ledger
 from tests.states.scope import EDITED, REPLIES, Action, Scope
+from tests.states.thread_acts import ThreadActs
 from turnstate_states.codec import (
     encode_checkpoint,
 )
 from turnstate_states.content import Part, Reasoning, Text, ToolCall
 from turnstate_states.core import SessionCore
-from turnstate_states.errors import InvalidInput, Refused
+from turnstate_states.errors import Refused
 from turnstate_states.reports import (
-    Activity,
     AttemptFailed,
     AttemptReplied,
     CallChecked,
@@ -29,34 +27,38 @@ from turnstate_states.reports import (
     Effects,
     PolicyDecided,
     Prepared,
-    Report,
     Reviewed,
     Stopped,
     Summary,
 )
 from turnstate_states.submissions import (
     Answer,
+    Delivery,
     EditQueued,
     Interrupt,
     RemoveQueued,
     Resume,
     RevokeGrant,
     Send,
-    Submission,
 )
-from turnstate_states.transcript import Usage
+from turnstate_states.thread import Thread, begin_session
+from turnstate_states.transcript import Message, Transcript, Usage
 from turnstate_states.turn import Call, Failure, TurnState
+
+ELSEWHERE = Thread(
+    (
+        Message("a", None, "t1", "user", (Text("from"),), 0.0),
+        Message("m2", "a", "t1", "assistant", (ToolCall("x.0", "plain", "{}"), Text("else")), 0.0),
+        Message("m3", "a", "t1", "assistant", (Text("where"),), 0.0),
+    ),
+    "m2",
+    {"a": "m2"},
+)
 
 
 @attrs.define(eq=False)
-class World(Hosted):
-    """A session with everything around it. ``script`` is what happened so far, batch by batch."""
-
-    scope: Scope = attrs.field(factory=Scope)
-    submissions: int = 0
-    last_submission: Submission | None = None
-    last_report: Report | None = None
-    script: tuple[tuple[Action, ...], ...] = ()
+class World(ThreadActs):
+    """A session with everything around it."""
 
     @classmethod
     def new(cls, scope: Scope) -> World:
@@ -64,6 +66,11 @@ class World(Hosted):
         core = SessionCore.new("s", scope.rules, now=1000.0)
         world = cls(scope.rules, core, Ledger(scope.rules.tools), scope=scope)
         world.stored = encode_checkpoint(core.checkpoint)
+        if scope.imported:
+            commit = begin_session("s", ELSEWHERE, now=1000.0)
+            transcript = Transcript(commit.messages, commit.checkpoint.head, commit.checkpoint.chosen)
+            world.core = SessionCore(commit.checkpoint.copy(), transcript, scope.rules)
+            world._write(commit)
         return world
 
     def copy(self) -> World:
@@ -71,7 +78,7 @@ class World(Hosted):
         other = attrs.evolve(self)
         other.core = self.core.copy()
         other.ledger = self.ledger.copy()
-        for name in ("log", "messages", "receipts", "written", "working"):
+        for name in ("log", "messages", "receipts", "written", "working", "provided"):
             setattr(other, name, getattr(self, name).copy())
         return other
 
@@ -86,12 +93,15 @@ class World(Hosted):
         if self.scope.races and self.core.activity is not None:
             for report in self._reports():
                 batches += [(report, ("interrupt", "now")), (report, ("send", "steer"))]
+                batches += [(report, ("change", kind, "old")) for kind in self.scope.changes]
+                if "supersede" in self.scope.sends:
+                    batches.append((report, ("send", "supersede")))
             batches.append((("crash", "after"), ("interrupt", "now")))
         return batches
 
     def _reports(self) -> list[Action]:
         turn = self.core.turn
-        found: list[Action] = []
+        found: list[Action] = self.command_reports()
         if self.core.deadline is not None:
             found.append(("tick",))
         if turn is None or self.running is None:
@@ -117,8 +127,8 @@ class World(Hosted):
     def _call_reports(self, turn: TurnState) -> list[Action]:
         found: list[Action] = []
         for at, call in enumerate(turn.calls.values()):
-            if call.status == "started":
-                found += [("done", str(at), "ok"), ("done", str(at), "error")]
+            if call.status == "started" and call.id in self.working:
+                found += [("done", str(at), "ok"), ("done", str(at), "error"), *self.suspensions(str(at), call)]
             elif call.status == "checking":
                 found.append(("look", str(at)))
             elif call.status == "proposed":
@@ -137,11 +147,16 @@ class World(Hosted):
             found += [("edit",), ("remove",)]
         if checkpoint.grants:
             found.append(("revoke",))
+        found += self.thread_submissions(over)
         for at, call in enumerate(() if turn is None else turn.calls.values()):
-            if call.status == "asked":
+            if call.nested:
+                found += self.nested_submissions(str(at), call)
+            elif call.status == "asked":
                 found += [("answer", str(at), how) for how in self.scope.answers]
             elif call.decision is not None:
                 found += [("answer", str(at), how) for how in ("same", "other")]
+            if not call.nested:
+                found += self.outside_submissions(str(at), call)
         return found
 
     # What happens
@@ -158,63 +173,27 @@ class World(Hosted):
             error.add_note(f"after the script {self.script}")
             raise
 
-    def _unchanged(self, do: Callable[[], Any]) -> None:
-        """Do something that must change nothing."""
-        before = encode_checkpoint(self.core.checkpoint)
-        do()
-        assert encode_checkpoint(self.core.checkpoint) == before
-
-    def _submit(self, submission: Submission) -> bool:
-        """Submit; whether it was accepted."""
-        before = encode_checkpoint(self.core.checkpoint)
-        try:
-            self.core.submit(submission, now=self.now)
-        except (Refused, InvalidInput):
-            assert encode_checkpoint(self.core.checkpoint) == before
-            return False
-        self.last_submission = submission
-        return True
-
-    def _id(self, kind: str) -> str:
-        self.submissions += 1
-        return f"{kind}{self.submissions}"
-
-    def _report(self, report: Report, *, ends: bool = True) -> None:
-        """Report what is expected; ``ends`` where the activity's task is over with it."""
-        assert self.core.report(report, now=self.now), f"{report} did not count"
-        self.last_report = report
-        if ends:
-            self.running = None
-
-    def _key(self) -> Activity:
-        assert self.running is not None
-        return self.running
-
-    def _call(self, at: str) -> Call:
-        turn = self.core.turn
-        assert turn is not None
-        return list(turn.calls.values())[int(at)]
-
     def _do_send(self, how: str) -> None:
-        name = self._id("send")
-        self._submit(Send(name, (Text(f"say {how}"),), "steer" if how == "steer" else "queue"))
+        name = self.new_id("send")
+        delivery: Delivery = "steer" if how == "steer" else "supersede" if how == "supersede" else "queue"
+        self.say(Send(name, (Text(f"say {how}"),), delivery))
 
     def _do_edit(self) -> None:
         checkpoint = self.core.checkpoint
         target = (*checkpoint.steers, *checkpoint.queue)[0].id
-        assert self._submit(EditQueued(self._id("edit"), target, (Text("say it otherwise"),)))
+        assert self.say(EditQueued(self.new_id("edit"), target, (Text("say it otherwise"),)))
 
     def _do_remove(self) -> None:
         checkpoint = self.core.checkpoint
         target = (*checkpoint.steers, *checkpoint.queue)[-1].id
-        assert self._submit(RemoveQueued(self._id("remove"), target))
-        assert not self._submit(RemoveQueued(self._id("remove"), target))
+        assert self.say(RemoveQueued(self.new_id("remove"), target))
+        assert not self.say(RemoveQueued(self.new_id("remove"), target))
 
     def _do_resume(self) -> None:
-        self._submit(Resume(self._id("resume")))
+        self.say(Resume(self.new_id("resume")))
 
     def _do_revoke(self) -> None:
-        assert self._submit(RevokeGrant(self._id("revoke"), self.core.checkpoint.grants[0].id))
+        assert self.say(RevokeGrant(self.new_id("revoke"), self.core.checkpoint.grants[0].id))
 
     def _do_interrupt(self, how: str) -> None:
         turn = self.core.turn
@@ -222,7 +201,7 @@ class World(Hosted):
         name = None if how == "now" else "t0"
         before = encode_checkpoint(self.core.checkpoint)
         stopping = self.core.stopping
-        assert self._submit(Interrupt(self._id("interrupt"), name)) == (active and how == "now")
+        assert self.say(Interrupt(self.new_id("interrupt"), name)) == (active and how == "now")
         if stopping or how == "stale":
             assert encode_checkpoint(self.core.checkpoint) == before
 
@@ -237,7 +216,7 @@ class World(Hosted):
             receipt = self.core.submit(last, now=self.now, known=known)
             assert receipt == attrs.evolve(known, duplicate=True)
 
-        self._unchanged(again)
+        self.unchanged(again)
         other = RevokeGrant(last.id, "another")
         try:
             self.core.submit(other, now=self.now, known=known)
@@ -250,39 +229,36 @@ class World(Hosted):
         """The last report again, from an activity that is gone, changes nothing."""
         last = self.last_report
         if last is not None:
-            self._unchanged(lambda: self._refuse(last))
+            self.unchanged(lambda: self.refuse(last))
         for call in self.working:
-            self._unchanged(lambda call=call: self._refuse(CallChecked(self._key(), call, None)))  # type: ignore[misc]
-
-    def _refuse(self, report: Report) -> None:
-        assert not self.core.report(report, now=self.now)
+            self.unchanged(lambda call=call: self.refuse(CallChecked(self.key(), call, None)))  # type: ignore[misc]
 
     def _do_answer(self, at: str, how: str) -> None:
-        name = self._id("answer")
+        name = self.new_id("answer")
         if at == "x":
-            assert not self._submit(Answer(name, ("m0.0",), "approve"))
+            assert not self.say(Answer(name, ("m0.0",), "approve"))
             return
-        call = self._call(at)
-        turn = self.core.turn
-        assert turn is not None
-        can = turn.ending is None and not turn.final
+        call = self.call(at)
         if call.decision is not None:
-            self._answer_again(name, call, how, can)
+            self._answer_again(name, call, how)
             return
-        if call.expires_at is not None and call.expires_at <= self.now:
-            can = False
+        expired = call.expires_at is not None and call.expires_at <= self.now
         deny = how.startswith("deny")
         answer = Answer(
             name,
             (call.id,),
-            "deny" if deny else "approve",
+            "deny" if deny else "" if how in ("option", "text") else "approve",
             arguments=EDITED if how == "edited" else None,
             for_session=how == "session",
             end_turn=how == "deny-end",
+            option="__proto__" if how == "option" else "",
+            text="yes" if how == "text" else "",
         )
-        assert self._submit(answer) == (can and call.status == "asked")
+        fits = call.wants != "nested" and (call.wants == "decision" or deny) and how != "text"
+        fits = fits and (how != "option" or call.prompt is not None)
+        self.expect(answer, self.open() and call.status == "asked" and not expired and fits)
 
-    def _answer_again(self, name: str, call: Call, how: str, can: bool) -> None:
+    def _answer_again(self, name: str, call: Call, how: str) -> None:
         old = call.decision
         assert old is not None
         answer = Answer(
@@ -294,10 +270,10 @@ class World(Hosted):
             reason=old.reason if how == "same" else "for another reason",
             end_turn=old.end_turn,
             by="someone else",
+            option=old.option,
         )
-        before = encode_checkpoint(self.core.checkpoint)
-        assert self._submit(answer) == (can and how == "same")
-        assert encode_checkpoint(self.core.checkpoint) == before
+        accepted = self.open() and how == "same" and old.verdict != "provide"
+        self.unchanged(lambda: self.expect(answer, accepted))
 
     def _do_prepared(self, how: str) -> None:
         effects = Effects()
@@ -308,14 +284,14 @@ class World(Hosted):
             places = [message.id for message in shown[1:] if message.role != "tool"]
             effects = Effects(summary=Summary("so far", places[-1] if places else ""))
         failure = Failure("hook", "it broke") if how == "error" else None
-        self._report(Prepared(self._key(), effects, "enough" if how == "stop" else None, failure))
+        self.report(Prepared(self.key(), effects, "enough" if how == "stop" else None, failure))
 
     def _do_reply(self, name: str) -> None:
         tools, stop = REPLIES[name]
         parts: list[Part] = [Reasoning("hm"), Text("done")]
         parts += [ToolCall("", tool, '{"n": 1}', "same") for tool in tools]
-        key = self._key()
-        self._report(AttemptReplied(key, tuple(parts), stop, usage=Usage(2, 1), model="m"), ends=False)
+        key = self.key()
+        self.report(AttemptReplied(key, tuple(parts), stop, usage=Usage(2, 1), model="m"), ends=False)
         if not self.scope.rules.after_model or self.core.stopping:
             self.running = None
 
@@ -323,38 +299,38 @@ class World(Hosted):
         kind = "context-overflow" if how == "overflow" else "cut"
         failure = Failure(kind, "the connection broke", retryable=how == "retryable")
         parts = (Text("half"), ToolCall("", "plain", "{"))
-        self._report(AttemptFailed(self._key(), failure, parts, Usage(1), "m"))
+        self.report(AttemptFailed(self.key(), failure, parts, Usage(1), "m"))
 
     def _do_reviewed(self, how: str) -> None:
         again = "once more" if how == "again" else None
         stop = "enough" if how == "stop" else None
         failure = Failure("hook", "it broke") if how == "error" else None
         effects = Effects(messages=("note",)) if how == "message" else Effects()
-        self._report(Reviewed(self._key(), effects, again, stop, failure))
+        self.report(Reviewed(self.key(), effects, again, stop, failure))
 
     def _do_closed(self, how: str) -> None:
-        self._report(Closed(self._key(), Effects(messages=("bye",)) if how == "message" else Effects()))
+        self.report(Closed(self.key(), Effects(messages=("bye",)) if how == "message" else Effects()))
 
     def _do_done(self, at: str, status: str) -> None:
-        call = self._call(at)
-        self._happen([call.id])
-        self._report(CallDone(self._key(), call.id, "ok" if status == "ok" else "error", "a result"), ends=False)
+        call = self.call(at)
+        self.happen([call.id])
+        self.report(CallDone(self.key(), call.id, "ok" if status == "ok" else "error", "a result"), ends=False)
 
     def _do_look(self, at: str) -> None:
         """Look after a call at whatever the world says."""
-        call = self._call(at)
+        call = self.call(at)
         happened = bool(self.ledger.effects.get(call.id))
         if not happened:
             self.ledger.cleared.add(call.id)
-        self._report(CallChecked(self._key(), call.id, "found" if happened else None), ends=False)
+        self.report(CallChecked(self.key(), call.id, "found" if happened else None), ends=False)
 
     def _do_policy(self, at: str, verdict: str) -> None:
-        call = self._call(at)
-        report = PolicyDecided(self._key(), call.id, verdict, "says the policy")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        call = self.call(at)
+        report = PolicyDecided(self.key(), call.id, verdict, "says the policy")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         if self.core.stopping:
-            self._unchanged(lambda: self._refuse(report))
+            self.unchanged(lambda: self.refuse(report))
         else:
-            self._report(report, ends=False)
+            self.report(report, ends=False)
 
     def _do_stopped(self, how: str) -> None:
         """The cancelled activity is gone; its calls had begun, or none of them had."""
@@ -362,10 +338,10 @@ class World(Hosted):
         assert turn is not None
         not_begun = tuple(self.working) if how == "not" else ()
         if how == "begun":
-            self._happen(self.working)
+            self.happen(self.working)
         parts = (Text("seen so far"),)
         if self.core.stopping:
-            self._report(Stopped(turn.id, parts, not_begun, Usage(1), "m"))
+            self.report(Stopped(turn.id, parts, not_begun, Usage(1), "m"))
 
     def _do_tick(self) -> None:
         deadline = self.core.deadline
@@ -376,18 +352,13 @@ class World(Hosted):
     def _do_crash(self, effects: str) -> None:
         """The process dies, after or before the effects of the calls that it may have begun; another one goes on."""
         if effects == "after":
-            self._happen(self.working)
+            self.happen(self.working)
         self.working = {}
         self.running = None
         self.last_report = None
         self.core = self.restored()
         self.now += 1.0
         self.core.resume(self.now)
-
-    def _happen(self, calls: Iterable[str]) -> None:
-        effects = self.ledger.effects
-        for call in calls:
-            effects[call] = effects.get(call, 0) + 1
 
     # Going on
 
@@ -413,9 +384,9 @@ class World(Hosted):
                 return ("done", str(at), "ok")
             if call.status == "proposed":
                 return ("policy", str(at), "allow")
-            if call.status == "asked" and turn.state == "awaiting-approval":
-                expired = call.expires_at is not None and call.expires_at <= self.now
-                return ("tick",) if expired else ("answer", str(at), "approve")
+            answer = self.ordinary_answer(str(at), call, turn)
+            if answer is not None:
+                return answer
         return ("tick",) if self.core.deadline is not None else None
 
     def finish(self, bound: int = 60) -> None:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator
 from typing import Any, TypeVar
 
 import attrs
+import pytest
 
 from tests.states.hosted import Hosted
 from tests.states.ledger import Ledger
+from turnstate_states.checkpoint import Commit
 from turnstate_states.codec import encode_checkpoint
 from turnstate_states.content import Part, Text, ToolCall
 from turnstate_states.core import SessionCore
+from turnstate_states.errors import InvalidInput, RefusalCode, Refused
 from turnstate_states.events import EventBase
 from turnstate_states.reports import (
     Activity,
     AttemptFailed,
     AttemptReplied,
+    CallChecked,
     CallDone,
+    CallSuspended,
     Closed,
+    CommandDone,
     PolicyDecided,
     Prepared,
     Report,
@@ -25,9 +33,24 @@ from turnstate_states.reports import (
     Stopped,
 )
 from turnstate_states.rules import Rules, ToolSpec
-from turnstate_states.submissions import Answer, Delivery, Interrupt, Receipt, Send, Submission, Verdict
-from turnstate_states.transcript import Message, Usage
-from turnstate_states.turn import Call, CallStatus, Failure, Stop, TurnState
+from turnstate_states.submissions import (
+    Annotate,
+    Answer,
+    Command,
+    Delete,
+    Delivery,
+    Edit,
+    Interrupt,
+    Provide,
+    Receipt,
+    Regenerate,
+    Send,
+    Submission,
+    Switch,
+    Verdict,
+)
+from turnstate_states.transcript import Message, Transcript, Usage
+from turnstate_states.turn import Call, CallStatus, Failure, Nested, Stop, TurnState
 
 E = TypeVar("E", bound=EventBase)
 
@@ -70,6 +93,16 @@ class Scene(Hosted):
         """A session whose model has called each of these tools once, in order."""
         scene = cls.started(*tools, **more)
         scene.reply(*wants(*(tool.name for tool in tools)))
+        return scene
+
+    @classmethod
+    def beginning(cls, commit: Commit, *tools: ToolSpec, **more: Any) -> Scene:
+        """A session that begins with a commit that is no answer to anything."""
+        declared = rules(*tools, **more)
+        transcript = Transcript(commit.messages, commit.checkpoint.head, commit.checkpoint.chosen)
+        core = SessionCore(commit.checkpoint.copy(), transcript, declared)
+        scene = cls(declared, core, Ledger(declared.tools))
+        scene._write(commit)
         return scene
 
     @property
@@ -137,11 +170,75 @@ class Scene(Hosted):
         self.count += 1
         return self.submit(Send(f"send{self.count}", (Text(text),), delivery, **more))
 
-    def answer(self, verdict: Verdict, *at: int, **more: Any) -> Receipt:
+    def call_id(self, at: int | str) -> str:
+        """The id of the call at a place: ``1``, or ``"1/m1.0"`` for one nested in it."""
+        place, _, inner = str(at).partition("/")
+        return self.calls[int(place)].id + (f"/{inner}" if inner else "")
+
+    def answer(self, verdict: Verdict, *at: int | str, **more: Any) -> Receipt:
         """Answer the calls at these places."""
         self.count += 1
-        ids = tuple(self.calls[place].id for place in at)
-        return self.submit(Answer(f"answer{self.count}", ids, verdict, **more))
+        return self.submit(Answer(f"answer{self.count}", tuple(map(self.call_id, at)), verdict, **more))
+
+    def provide(self, at: int | str, result: Any = None, **more: Any) -> Receipt:
+        """Give the result of the call at a place."""
+        self.count += 1
+        return self.submit(Provide(f"provide{self.count}", self.call_id(at), result, **more))
+
+    def edit(self, message: str, text: str, **more: Any) -> Receipt:
+        """Say a message otherwise."""
+        self.count += 1
+        return self.submit(Edit(f"edit{self.count}", message, (Text(text),), **more))
+
+    def regenerate(self, message: str, **more: Any) -> Receipt:
+        """Have a message answered again."""
+        self.count += 1
+        return self.submit(Regenerate(f"regenerate{self.count}", message, **more))
+
+    def switch(self, message: str) -> Receipt:
+        """Show the path through a message."""
+        self.count += 1
+        return self.submit(Switch(f"switch{self.count}", message))
+
+    def delete(self, message: str) -> Receipt:
+        """Take a message out."""
+        self.count += 1
+        return self.submit(Delete(f"delete{self.count}", message))
+
+    def annotate(self, message: str, **metadata: Any) -> Receipt:
+        """Lay metadata over a message's."""
+        self.count += 1
+        return self.submit(Annotate(f"annotate{self.count}", message, metadata))
+
+    def command(self, name: str, **arguments: Any) -> Receipt:
+        """Have a command carried out."""
+        self.count += 1
+        return self.submit(Command(f"command{self.count}", name, arguments))
+
+    def refuse(self, submission: Submission, code: RefusalCode) -> None:
+        """This is refused with this code and changes nothing."""
+        with self.nothing_changes(), pytest.raises(Refused) as caught:
+            self.core.submit(submission, now=self.now + 5)
+        assert caught.value.code == code
+
+    def invalid(self, submission: Submission, match: str) -> None:
+        """This makes no sense and changes nothing; the error names the field."""
+        with self.nothing_changes(), pytest.raises(InvalidInput, match=f"^{match}"):
+            self.core.submit(submission, now=self.now + 5)
+
+    def ignored(self, report: Report) -> None:
+        """This report does not count and changes nothing."""
+        with self.nothing_changes():
+            assert not self.core.report(report, now=self.now)
+
+    @contextlib.contextmanager
+    def nothing_changes(self) -> Generator[None]:
+        """What happens inside changes neither state nor history."""
+        before, messages = encode_checkpoint(self.core.checkpoint), self.core.transcript.all()
+        yield
+        assert encode_checkpoint(self.core.checkpoint) == before
+        assert self.core.transcript.all() == messages
+        assert self.core.commit(self.now + 5) is None
 
     def interrupt(self, **more: Any) -> Receipt:
         """Interrupt whichever turn runs."""
@@ -159,7 +256,7 @@ class Scene(Hosted):
     def report(self, report: Report) -> None:
         """Report something that counts, from an activity that is over with it, and drive on."""
         assert self.core.report(report, now=self.now)
-        if not isinstance(report, (CallDone, PolicyDecided)):
+        if not isinstance(report, (CallDone, CallSuspended, CallChecked, PolicyDecided, CommandDone)):
             self.running = None
         self.drive()
 
@@ -179,6 +276,18 @@ class Scene(Hosted):
         call = self.calls[at].id
         self.ledger.effects[call] = 1
         self.report(CallDone(self.key, call, "ok", text))
+
+    def suspend(self, at: int, *nested: Nested) -> None:
+        """A call waits for calls nested in it."""
+        call = self.calls[at].id
+        self.ledger.effects[call] = 1
+        self.ledger.suspended.add(call)
+        del self.working[call]
+        self.report(CallSuspended(self.key, call, nested))
+
+    def commanded(self, command: str, **more: Any) -> None:
+        """A command was carried out."""
+        self.report(CommandDone(command, **more))
 
     def decide(self, at: int, verdict: str, reason: str = "") -> None:
         """The policy decides on a call."""

@@ -14,8 +14,16 @@ from turnstate_states.turn import Call
 def fingerprint(world: World) -> object:
     """What decides how things go on, without ids, numbers and times."""
     checkpoint, turn = world.core.checkpoint, world.core.turn
-    waiting = (len(checkpoint.queue), len(checkpoint.steers), checkpoint.held, len(checkpoint.grants))
+    waiting: tuple[object, ...] = (
+        len(checkpoint.queue),
+        len(checkpoint.steers),
+        checkpoint.held,
+        len(checkpoint.grants),
+    )
     closed = world.scope.turns is not None and checkpoint.turns
+    first = bool(checkpoint.queue) and checkpoint.queue[0].first
+    pending = checkpoint.pending and checkpoint.pending.kind
+    waiting = (*waiting, first, pending, tuple(command.name for command in checkpoint.commands), _tree_print(world))
     if turn is None or turn.closed:
         return (*waiting, closed, turn is not None and turn.outcome)
     steered = any(item.event > turn.steers_seen for item in checkpoint.steers)
@@ -30,6 +38,16 @@ def fingerprint(world: World) -> object:
     )
 
 
+def _tree_print(world: World) -> object:
+    """What the thread looks like where it is branched: what is shown, and how much there is besides."""
+    transcript = world.core.transcript
+    if not world.scope.changes:
+        return None
+    leaf = transcript.head is None or not transcript.followers(transcript.head)
+    roles = tuple(message.role for message in transcript.path[-3:])
+    return (roles, leaf, min(len(transcript) - len(transcript.path), 3), bool(transcript.chosen))
+
+
 def _call_print(world: World, call: Call) -> object:
     decision = call.decision and (call.decision.verdict, call.decision.for_session, call.decision.end_turn)
     if call.settled:
@@ -37,7 +55,9 @@ def _call_print(world: World, call: Call) -> object:
     return (
         call.tool,
         call.status,
-        call.began > 0,
+        call.wants,
+        min(call.began, 3) if call.nested else call.began > 0,
+        tuple((inner.id, inner.decision and inner.decision.verdict, inner.late) for inner in call.nested),
         decision,
         bool(call.grant),
         call.edited is not None,

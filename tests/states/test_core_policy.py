@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from tests.states.scene import Scene, wants
-from turnstate_states.events import ApprovalRequested, GrantAdded
+import attrs
+import pytest
+
+from tests.states.scene import Scene, rules, wants
+from turnstate_states.events import ApprovalRequested, CallStarted, GrantAdded
 from turnstate_states.reports import PolicyDecided
 from turnstate_states.rules import ToolSpec
 from turnstate_states.submissions import RevokeGrant
@@ -93,3 +96,126 @@ def test_what_deciding_used_counts_after_an_interrupt() -> None:
     scene.stopped()
     assert scene.core.checkpoint.usage["reviewer"] == Usage(7)
     assert scene.result("m2.0") == "not run: interrupted"
+
+
+# A verdict that a crash came after
+
+ALONE = ToolSpec("alone", exclusive=True)
+NOTHING = Permissions()
+
+
+def allowed(permissions: Permissions | None = NETWORK, spec: ToolSpec = POLICY) -> Scene:
+    """A policy allowed a call that has not started, because a barrier stands before it; then the process dies."""
+    scene = Scene.calling(ALONE, spec)
+    if spec.approval == "policy":
+        scene.report(PolicyDecided(scene.key, "m2.1", "allow", permissions=permissions))
+    assert scene.statuses == ["started", "allowed"]
+    return scene
+
+
+def test_an_allowed_call_is_decided_again() -> None:
+    """After a crash the policy is asked again about a call that it allowed and that has not started."""
+    scene = allowed()
+    scene.crash()
+    assert scene.statuses == ["unknown", "proposed"]
+    assert scene.turn.state == "executing-tools"
+    scene.crash()
+    assert scene.statuses == ["unknown", "proposed"]
+    scene.report(PolicyDecided(scene.key, "m2.1", "allow", permissions=NETWORK))
+    assert scene.statuses == ["unknown", "started"]
+    assert scene.told(CallStarted)[-1].call.permissions == NETWORK
+
+
+def test_what_was_allowed_may_be_denied_now() -> None:
+    """What the policy says now counts where it is stricter: denied, or left to a person."""
+    scene = allowed()
+    scene.crash()
+    scene.decide(1, "deny", "not any more")
+    assert scene.result("m2.1") == "tool denied: not any more"
+    assert [event.call.id for event in scene.told(CallStarted)] == ["m2.0"]
+    scene = allowed()
+    scene.crash()
+    asks(scene, 1, NETWORK)
+    assert scene.turn.state == "awaiting-approval"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "after"),
+    [
+        (NETWORK, NETWORK, NETWORK),
+        (NETWORK, Permissions(network=True, write=("a", "b")), NETWORK),
+        (NETWORK, Permissions(write=("b",)), NOTHING),
+        (NETWORK, Permissions(write=("a",)), Permissions(write=("a",))),
+        (Permissions(write=("a", "b")), NETWORK, Permissions(write=("a",))),
+        (NOTHING, NETWORK, NOTHING),
+        (None, NETWORK, NOTHING),
+        (NETWORK, None, None),
+    ],
+)
+def test_a_verdict_is_never_widened(
+    before: Permissions | None, now: Permissions | None, after: Permissions | None
+) -> None:
+    """A call never gets more than its first verdict gave it, however often the process dies, also through a person."""
+    for verdict in ("allow", "ask"):
+        scene = allowed(before)
+        scene.crash()
+        scene.crash()
+        decided = PolicyDecided(scene.key, "m2.1", "allow" if verdict == "allow" else "ask", permissions=now)
+        scene.report(decided)
+        if verdict == "ask":
+            scene.answer("approve", 1)
+        assert scene.statuses == ["unknown", "started"]
+        assert scene.calls[1].permissions == after
+
+
+def test_what_needed_no_policy_gets_nothing_from_one() -> None:
+    """A tool that is declared more strictly now: its call, which was to run without permissions, gets none."""
+    plain = attrs.evolve(POLICY, approval="never")
+    scene = allowed(None, plain)
+    scene.crash(rules=rules(ALONE, POLICY))
+    assert scene.statuses == ["unknown", "proposed"]
+    scene.report(PolicyDecided(scene.key, "m2.1", "allow", permissions=NETWORK))
+    assert scene.calls[1].permissions == NOTHING
+
+
+def test_what_a_person_allowed_is_not_decided_again() -> None:
+    """A person's decision stands, whatever the policy would say now."""
+    scene = Scene.calling(ALONE, POLICY)
+    asks(scene, 1, NETWORK)
+    scene.answer("approve", 1)
+    scene.crash()
+    assert scene.statuses == ["unknown", "started"]
+    assert scene.calls[1].permissions == NETWORK
+
+
+def test_what_an_approval_for_the_session_covers_is_not_decided_again() -> None:
+    """A call that a standing approval covers starts after a crash; once that is revoked, the policy decides anew."""
+    for revoked in (False, True):
+        scene = Scene.calling(ALONE, POLICY)
+        asks(scene, 1, NETWORK)
+        scene.answer("approve", 1, for_session=True)
+        scene.done(0)
+        scene.done(1)
+        scene.reply(*wants("alone", "policy"))
+        asks(scene, 1, NETWORK)
+        assert scene.statuses == ["started", "allowed"]
+        if revoked:
+            scene.submit(RevokeGrant("x9", "g1"))
+        scene.crash()
+        assert scene.statuses == ["unknown", "proposed" if revoked else "started"]
+
+
+def test_what_has_begun_is_never_decided_again() -> None:
+    """An idempotent call that began is begun again without asking: to deny it now would say that it did not happen."""
+    scene = Scene.calling(attrs.evolve(POLICY, on_crash="rerun"))
+    scene.report(PolicyDecided(scene.key, "m2.0", "allow", permissions=NETWORK))
+    scene.running, scene.working = None, {}
+    scene.core = scene.restored()
+    scene.core.resume(scene.now)
+    commit = scene.core.commit(scene.now, decide=False)
+    assert commit is not None
+    scene._write(commit)  # pyright: ignore[reportPrivateUsage]
+    assert scene.statuses == ["allowed"]
+    scene.crash()
+    assert scene.statuses == ["started"]
+    assert scene.calls[0].permissions == NETWORK

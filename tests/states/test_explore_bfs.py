@@ -36,6 +36,17 @@ SCOPES = {
         hooks=("ok", "message", "again", "stop", "error"),
         turns=1,
     ),
+    "threads": Scope(
+        attrs.evolve(TIGHT, turn_ended=True),
+        replies=("text", "sub", "outside"),
+        answers=("approve",),
+        sends=("supersede",),
+        changes=("edit", "switch", "delete"),
+        targets=("old", "new"),
+        provides=("falsy",),
+        suspends=("two",),
+        turns=2,
+    ),
     "compaction": Scope(
         COMPACTING,
         replies=("text", "plain"),

@@ -20,6 +20,7 @@ from tests.stores.helpers import filled, held_up, open_files
 from turnstate.stores import sqlite_rows
 from turnstate.stores.base import Listing, Store, StoredRow
 from turnstate.stores.sqlite import SQLiteStore
+from turnstate.stores.sqlite_file import Durability
 from turnstate.testing.store_suite import StoreSuite, commit_of, owner_of_here
 from turnstate_states.errors import StaleSession, StoreError
 
@@ -199,6 +200,48 @@ async def test_bodies_with_null_bytes_are_read(path: Path) -> None:
         assert list(await store.rows("s")) == rows
         assert list(await store.rows("s", limit=1)) == rows[:1]
         assert list(await store.messages("s")) == [b"a\x00b"]
+
+
+@pytest.mark.trio
+async def test_big_bodies_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies of any size come back byte for byte and in order, big ones beside small ones."""
+    monkeypatch.setattr(sqlite_rows, "BIG", 3000)
+    owner = owner_of_here("owner-a")
+    sizes = [2999, 3000, 0, 1, 50_000, 3001, 7, 2998]
+    async with SQLiteStore(path) as store:
+        await store.renew(owner)
+        await store.claim("s", owner, time.time())
+        rows = [StoredRow(n, bytes([65 + n]) * size, b"x" * (3000 * (n % 2))) for n, size in enumerate(sizes, 1)]
+        for after, row in enumerate(rows):
+            await store.commit(commit_of("s", owner, after, row=row))
+        assert list(await store.rows("s")) == rows
+        assert list(await store.rows("s", 1, 3)) == rows[1:4]
+        assert list(await store.messages("s")) == [row.messages for row in rows if row.messages]
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("durability", "synced"), [("full", 2), ("normal", 1)])
+async def test_only_what_must_be_durable_is_synced(path: Path, durability: Durability, synced: int) -> None:
+    """What is written is synced, but not what is only about who drives; together with something else it is."""
+
+    def level(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("PRAGMA synchronous").fetchone()[0])
+
+    levels: list[int] = []
+    async with SQLiteStore(path, durability=durability) as store:
+        writer = store._writer  # pyright: ignore[reportPrivateUsage]
+        assert writer is not None
+
+        async def ask(durable: bool) -> None:
+            levels.append(await writer.run(level, durable=durable))
+
+        for durable in (True, False, False, True):
+            await ask(durable)
+        assert levels == [synced, 1, 1, synced]
+        async with held_up(store), trio.open_nursery() as nursery:
+            for durable in (False, True, False):
+                nursery.start_soon(ask, durable)
+        assert levels[4:] == [synced] * 3
 
 
 @pytest.mark.trio

@@ -56,7 +56,7 @@ def another_database(path: Path) -> None:
 
 
 def newer_store(path: Path) -> None:
-    sqlite_file.prepare(str(path))
+    sqlite_file.prepare(str(path), "full").close()
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
@@ -107,7 +107,7 @@ async def test_what_cannot_be_written_is_named(path: Path, what: str) -> None:
         os.setresuid(-1, 65534, -1)
     try:
         with pytest.raises(StoreError, match="writ") as caught:
-            sqlite_file.prepare(str(path))
+            sqlite_file.prepare(str(path), "full").close()
     finally:
         if ids:
             os.setresuid(*ids)

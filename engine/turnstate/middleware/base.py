@@ -10,6 +10,7 @@ import attrs
 from typing_extensions import TypeVar
 
 from turnstate_states import codec
+from turnstate_states.checkpoint import Titled
 from turnstate_states.content import clean_text
 from turnstate_states.errors import InvalidInput
 from turnstate_states.reports import Effects, Summary
@@ -81,7 +82,7 @@ class _Effects:
         self._warnings.append(_said(text))
 
     def rename(self, title: str) -> None:
-        """Give the session another title; it is cut to 200 characters."""
+        """Give the session another title, unless a person gave it one; it is cut to 200 characters."""
         self._title = _said(title)
 
     def effects(self) -> Effects:
@@ -170,7 +171,8 @@ class StepContext(_Effects, Generic[D]):
 class TurnContext(_Effects, Generic[D]):
     """What ``turn_ended`` is given: the turn's outcome, which is stored already.
 
-    ``model`` is the agent's, ``title`` the session's, ``turns`` how many turns there were, ``messages`` what is visible.
+    ``model`` is the agent's, ``title`` the session's, ``titled`` who gave it that (``hook``,
+    ``person``, or empty for the words that were said first), ``turns`` how many turns there were, ``messages`` what is visible.
     """
 
     def __init__(
@@ -185,6 +187,7 @@ class TurnContext(_Effects, Generic[D]):
         usage: Usage,
         model: Model,
         title: str,
+        titled: Titled,
         turns: int,
         messages: Callable[[], Sequence[Message]],
     ) -> None:
@@ -198,6 +201,7 @@ class TurnContext(_Effects, Generic[D]):
         self.usage = usage
         self.model = model
         self.title = title
+        self.titled: Titled = titled
         self.turns = turns
         self._visible = messages
 

@@ -71,7 +71,7 @@ class Titles(Middleware[Any]):
     async def turn_ended(self, ctx: TurnContext[Any], /) -> None:
         """Give the session its title, if this was its first turn that completed."""
         exchange = _first_exchange(ctx)
-        if ctx.outcome != "completed" or exchange is None or ctx.title != short_title(exchange[0].text):
+        if ctx.outcome != "completed" or exchange is None or ctx.titled:
             return
         model = ctx.model if self.model is None else self.model
         try:

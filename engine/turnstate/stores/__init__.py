@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .base import InboxItem, Listing, Owner, Store, StoredCommit, StoredRow, StoredSession
+from .base import (
+    Cursor,
+    InboxItem,
+    Listing,
+    Owner,
+    SessionQuery,
+    Store,
+    StoredCommit,
+    StoredRow,
+    StoredSession,
+)
+from .listing import SessionOrder
 from .memory import MemoryStore
 
 if TYPE_CHECKING:
     from .sqlite import SQLiteStore
 
 __all__ = [
+    "Cursor",
     "InboxItem",
     "Listing",
     "MemoryStore",
     "Owner",
     "SQLiteStore",
+    "SessionOrder",
+    "SessionQuery",
     "Store",
     "StoredCommit",
     "StoredRow",

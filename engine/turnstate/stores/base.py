@@ -14,9 +14,25 @@ import trio
 
 from turnstate_states.values import Value
 
-__all__ = ["InboxItem", "Listing", "Owner", "Store", "StoredCommit", "StoredRow", "StoredSession"]
+from .listing import Cursor, Listing, SessionQuery
+
+__all__ = [
+    "ALL_SESSIONS",
+    "Cursor",
+    "InboxItem",
+    "Listing",
+    "Owner",
+    "SessionQuery",
+    "Store",
+    "StoredCommit",
+    "StoredRow",
+    "StoredSession",
+]
 
 S = TypeVar("S", bound="Store")
+
+ALL_SESSIONS = SessionQuery()
+"""All sessions that are nobody's child, in the order of their ids."""
 
 LIVE_OWNERS: set[str] = set()
 """The owners that live in this process: an owner of this process that is not in it is gone."""
@@ -66,22 +82,6 @@ def process_started(pid: int) -> str:
     except OSError:
         pass
     return "?"
-
-
-@attrs.frozen(eq=False, repr=False)
-class Listing(Value):
-    """What a list of sessions shows without reading any checkpoint. Times are in seconds since the epoch."""
-
-    session: str
-    title: str = ""
-    state: str = "idle"
-    waiting: bool = False
-    unfinished: bool = False
-    held: bool = False
-    queued: int = 0
-    created_at: float = 0.0
-    updated_at: float = 0.0
-    labels: str = "{}"
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -248,17 +248,29 @@ class Store(ABC):
 
     @abstractmethod
     async def sessions(
-        self, *, waiting: bool = False, unfinished: bool = False, after: str = "", limit: int = 100
+        self, query: SessionQuery = ALL_SESSIONS, *, after: Cursor | None = None, limit: int = 100
     ) -> Sequence[Listing]:
-        """Sessions in the order of their ids, those with an id above ``after``, at most ``limit``.
+        """The sessions that :meth:`SessionQuery.matches`, sorted by :meth:`SessionQuery.place`.
 
-        ``waiting``: only those where a person must answer. ``unfinished``: only those with a turn that has not ended.
+        Args:
+            query: which, and in which order.
+            after: only those behind this place; None for the first page.
+            limit: how many at most, 1 or more.
         """
 
     @abstractmethod
-    async def delete(self, session: str) -> bool:
-        """Delete a session with everything of it; whether it existed.
+    async def delete(self, session: str, *, owner: str = "", unfinished: bool = True) -> Sequence[str]:
+        """Delete a session with everything of it, and all that answer its tool calls or theirs, together or not at all.
+
+        Args:
+            session: the session; it may exist or not.
+            owner: an owner whose claims are no hindrance.
+            unfinished: whether to delete also what has a turn that has not ended.
+
+        Returns:
+            The ids of the sessions that existed.
 
         Raises:
-            SessionInUse: an owner that is alive has it.
+            SessionInUse: another owner that is alive has one of them.
+            Refused: ``busy``: a turn of one of them has not ended.
         """

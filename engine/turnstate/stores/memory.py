@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from heapq import nsmallest
 from operator import attrgetter
 
 import attrs
@@ -12,8 +13,19 @@ import trio
 
 from turnstate_states.errors import StoreError
 
-from .base import InboxItem, Listing, Owner, Store, StoredCommit, StoredRow, StoredSession
-from .refusals import closed, in_use, stale, unknown_owner
+from .base import (
+    ALL_SESSIONS,
+    Cursor,
+    InboxItem,
+    Listing,
+    Owner,
+    SessionQuery,
+    Store,
+    StoredCommit,
+    StoredRow,
+    StoredSession,
+)
+from .refusals import busy, closed, in_use, stale, unknown_owner
 
 __all__ = ["MemoryStore"]
 
@@ -176,34 +188,50 @@ class MemoryStore(Store):
         return None if kept is None else kept.receipts.get(id)
 
     async def sessions(
-        self, *, waiting: bool = False, unfinished: bool = False, after: str = "", limit: int = 100
+        self, query: SessionQuery = ALL_SESSIONS, *, after: Cursor | None = None, limit: int = 100
     ) -> Sequence[Listing]:
-        """Sessions in the order of their ids, those with an id above ``after``, at most ``limit``."""
+        """The sessions that match, in the order asked for, those behind ``after``, at most ``limit``."""
         await self._reading()
-        found = [
-            kept.listing
-            for session, kept in self._kept.items()
-            if session > after
-            and kept.listing is not None
-            and (not waiting or kept.listing.waiting)
-            and (not unfinished or kept.listing.unfinished)
-        ]
-        found.sort(key=attrgetter("session"))
-        return found[:limit]
+        found = [kept.listing for kept in self._kept.values() if kept.listing and query.matches(kept.listing)]
+        if after is not None:
+            found = [listing for listing in found if query.place(listing) > query.place(after)]
+        return nsmallest(limit, found, key=query.place)
 
-    async def delete(self, session: str) -> bool:
-        """Delete a session with everything of it; whether it existed."""
+    async def delete(self, session: str, *, owner: str = "", unfinished: bool = True) -> Sequence[str]:
+        """Delete a session with everything of it, and all that answer its tool calls; the ids of those that existed."""
         self._check_open()
-        kept = self._kept.get(session)
-        if kept is not None and kept.owner is not None:
-            holder = self._owners.get(kept.owner)
-            if holder is not None and holder.alive(time.time()):
-                raise in_use(session, holder)
-        self._kept.pop(session, None)
-        for key in [key for key in self._inbox if key[0] == session]:
+        names = self._with_children(session)
+        for name in names:
+            self._check_free(name, owner, unfinished)
+        existed = [name for name in names if (kept := self._kept.pop(name, None)) is not None and kept.stored]
+        for key in [key for key in self._inbox if key[0] in names]:
             del self._inbox[key]
         await trio.lowlevel.cancel_shielded_checkpoint()
-        return kept is not None and kept.stored is not None
+        return existed
+
+    def _with_children(self, session: str) -> dict[str, None]:
+        children: dict[str, list[str]] = {}
+        for name, kept in self._kept.items():
+            if kept.listing is not None and kept.listing.parent:
+                children.setdefault(kept.listing.parent, []).append(name)
+        names: dict[str, None] = {}
+        left = [session]
+        while left:
+            name = left.pop()
+            if name not in names:
+                names[name] = None
+                left += children.get(name, ())
+        return names
+
+    def _check_free(self, session: str, owner: str, unfinished: bool) -> None:
+        kept = self._kept.get(session)
+        if kept is None:
+            return
+        holder = self._owners.get(kept.owner or "")
+        if holder is not None and holder.id != owner and holder.alive(time.time()):
+            raise in_use(session, holder)
+        if kept.listing is not None and kept.listing.unfinished and not unfinished:
+            raise busy(session)
 
     def _give_up(self, session: str, kept: _Kept) -> None:
         kept.owner = None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from turnstate_states.errors import SessionInUse, StaleSession, StoreError
+from turnstate_states.errors import Refused, SessionInUse, StaleSession, StoreError
 
 from .base import Owner
 
-__all__ = ["closed", "in_use", "stale", "unknown_owner"]
+__all__ = ["busy", "closed", "in_use", "stale", "unknown_owner"]
 
 
 def in_use(session: str, holder: Owner) -> SessionInUse:
@@ -31,6 +31,11 @@ def stale(session: str, *, owned: bool, after: int, sequence: int | None) -> Sta
 def unknown_owner(owner: str) -> StoreError:
     """An owner must be stored before it claims: without its lease nobody could tell whether it is alive."""
     return StoreError(f"owner {owner!r} is not stored: renew it before it claims")
+
+
+def busy(session: str) -> Refused:
+    """The session cannot be deleted: its turn is not over."""
+    return Refused("busy", f"session {session!r} has a turn that has not ended: interrupt it before you delete it")
 
 
 def closed(store: str) -> StoreError:

@@ -15,10 +15,22 @@ import trio
 from turnstate_states.errors import InvalidInput
 
 from . import sqlite_rows
-from .base import InboxItem, Listing, Owner, Store, StoredCommit, StoredRow, StoredSession
+from .base import (
+    ALL_SESSIONS,
+    Cursor,
+    InboxItem,
+    Listing,
+    Owner,
+    SessionQuery,
+    Store,
+    StoredCommit,
+    StoredRow,
+    StoredSession,
+)
 from .refusals import closed
 from .sqlite_file import Durability, connect, failure, prepare
-from .sqlite_threads import ReaderThread, WriterThread
+from .sqlite_listings import listings
+from .sqlite_threads import ReaderThread, WriterThread, end
 
 __all__ = ["SQLiteStore"]
 
@@ -73,17 +85,14 @@ class SQLiteStore(Store):
             writing, reading = await trio.to_thread.run_sync(self._connect)
             # A new connection counts versions anew.
             self._seen = None
-            self._writer = WriterThread(self.path, writing)
+            self._writer = WriterThread(self.path, writing, self.durability)
             self._reader = ReaderThread(self.path, reading)
 
     async def aclose(self) -> None:
         """Finish the writes that were asked for, end the threads, disconnect."""
-        writer, reader = self._writer, self._reader
+        threads = [thread for thread in (self._reader, self._writer) if thread is not None]
         self._writer = self._reader = None
-        if reader is not None:
-            await reader.aclose()
-        if writer is not None:
-            await writer.aclose()
+        await end(threads)
 
     async def load(self, session: str) -> StoredSession | None:
         """The session's row; None for a session that has no commit yet."""
@@ -112,19 +121,19 @@ class SQLiteStore(Store):
 
     async def claim(self, session: str, owner: Owner, now: float) -> None:
         """Make ``owner`` the one that may commit to the session; it may exist or not."""
-        await self._write(partial(sqlite_rows.claim, session=session, owner=owner, now=now))
+        await self._own(partial(sqlite_rows.claim, session=session, owner=owner, now=now))
 
     async def release(self, session: str, owner: str) -> None:
         """Give a claim up, if ``owner`` has it."""
-        await self._write(partial(sqlite_rows.release, session=session, owner=owner))
+        await self._own(partial(sqlite_rows.release, session=session, owner=owner))
 
     async def renew(self, owner: Owner) -> None:
         """Store the owner's lease."""
-        await self._write(partial(sqlite_rows.renew, owner=owner))
+        await self._own(partial(sqlite_rows.renew, owner=owner))
 
     async def retire(self, owner: str) -> None:
         """Give up all claims of the owner and forget it."""
-        await self._write(partial(sqlite_rows.retire, owner=owner))
+        await self._own(partial(sqlite_rows.retire, owner=owner))
 
     async def owner_of(self, session: str) -> Owner | None:
         """Who has the claim, alive or not."""
@@ -144,26 +153,22 @@ class SQLiteStore(Store):
         return await self._read(partial(sqlite_rows.receipt, session=session, id=id))
 
     async def sessions(
-        self, *, waiting: bool = False, unfinished: bool = False, after: str = "", limit: int = 100
+        self, query: SessionQuery = ALL_SESSIONS, *, after: Cursor | None = None, limit: int = 100
     ) -> Sequence[Listing]:
-        """Sessions in the order of their ids, those with an id above ``after``, at most ``limit``."""
-        return await self._read(
-            partial(sqlite_rows.listings, waiting=waiting, unfinished=unfinished, after=after, limit=limit)
-        )
+        """The sessions that match, in the order asked for, those behind ``after``, at most ``limit``."""
+        return await self._read(partial(listings, query=query, after=after, limit=limit))
 
-    async def delete(self, session: str) -> bool:
-        """Delete a session with everything of it; whether it existed."""
-        return await self._write(partial(sqlite_rows.delete, session=session, now=time.time()))
+    async def delete(self, session: str, *, owner: str = "", unfinished: bool = True) -> Sequence[str]:
+        """Delete a session with everything of it, and all that answer its tool calls; the ids of those that existed."""
+        work = partial(sqlite_rows.delete, session=session, owner=owner, unfinished=unfinished, now=time.time())
+        return await self._write(work)
 
     def _connect(self) -> tuple[Connection, Connection]:
-        prepare(self.path)
-        writing: Connection | None = None
+        writing = prepare(self.path, self.durability)
         try:
-            writing = connect(self.path, self.durability)
             return writing, connect(self.path, self.durability, reader=True)
         except Exception as error:
-            if writing is not None:
-                writing.close()
+            writing.close()
             raise failure(self.path, error) from error
 
     def _look(self, connection: Connection, sessions: tuple[str, ...] | None) -> Sequence[InboxItem]:
@@ -178,6 +183,12 @@ class SQLiteStore(Store):
         if self._reader is None:
             raise closed(self.path)
         return await self._reader.run(work)
+
+    async def _own(self, work: Callable[[Connection], object]) -> None:
+        """Write who drives what. That need not outlive a power failure, which no driver outlives; so nothing is synced."""
+        if self._writer is None:
+            raise closed(self.path)
+        await self._writer.run(work, durable=False)
 
     async def _write(self, work: Callable[[Connection], R]) -> R:
         if self._writer is None:

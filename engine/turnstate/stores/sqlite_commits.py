@@ -16,6 +16,7 @@ from turnstate_states.errors import StaleSession
 
 from .base import StoredCommit
 from .refusals import stale
+from .sqlite_schema import hour_of
 
 __all__ = ["EVENTS_BITS", "write_commits"]
 
@@ -24,28 +25,35 @@ EVENTS_BITS = 32
 
 MOST_IN_A_STATEMENT = 64
 
-_FOUND = """SELECT json_group_array(json_array(session, key, sequence, owner, waiting, unfinished))
- FROM session WHERE session IN (SELECT value FROM json_each(?))"""
+_FOUND = """SELECT json_group_array(json_array(session, key, sequence, owner, waiting, unfinished, deadline, archived, parent,
+ hour)) FROM session WHERE session IN (SELECT value FROM json_each(?))"""
+
+
+def _upsert(*columns: str) -> tuple[str, str]:
+    """Around the rows of a statement that sets these columns of sessions."""
+    changes = ", ".join(f"{column} = excluded.{column}" for column in columns)
+    return (
+        f"INSERT OR FAIL INTO session (session, {', '.join(columns)}) VALUES ",
+        f" ON CONFLICT (session) DO UPDATE SET {changes}",
+    )
+
 
 # OR FAIL, and columns that may be null: else SQLite keeps a journal of its own for each statement of many rows. The
 # whole transaction is taken back anyway.
-_SESSIONS = (
-    "INSERT OR FAIL INTO session (session, sequence, held, queued, created_at, updated_at, state, title, labels, checkpoint)"
-    " VALUES ",
-    """ ON CONFLICT (session) DO UPDATE SET sequence = excluded.sequence, held = excluded.held,
- queued = excluded.queued, created_at = excluded.created_at, updated_at = excluded.updated_at, state = excluded.state,
- title = excluded.title, labels = excluded.labels, checkpoint = excluded.checkpoint""",
-)
-_FLAGS = (
-    "INSERT OR FAIL INTO session (session, waiting, unfinished) VALUES ",
-    " ON CONFLICT (session) DO UPDATE SET waiting = excluded.waiting, unfinished = excluded.unfinished",
-)
+_SESSIONS = _upsert(
+    "sequence", "held", "queued", "last_event", "created_at", "updated_at", "state", "outcome", "title", "folded",
+    "labels", "checkpoint",
+)  # fmt: skip
+# Setting an indexed column writes its index even when the value stays. So these are set only where one has changed:
+# some twice a turn, the others hardly ever.
+_OPEN = _upsert("waiting", "unfinished", "deadline")
+_PLACE = _upsert("archived", "parent", "hour")
 _LOG = ("INSERT OR FAIL INTO log (place, messages, events) VALUES ", "")
 _RECEIPTS = ("INSERT OR REPLACE INTO receipt (session, id, body) VALUES ", "")
 _TAKEN = ("DELETE FROM inbox WHERE (session, id) IN (VALUES ", ")")
 
 _Values = tuple[object, ...]
-_Found = tuple[int, int, str | None, int, int]
+_Found = tuple[int, int, str | None, int, int, float | None, int, str, int]
 
 
 def write_commits(connection: sqlite3.Connection, commits: Sequence[StoredCommit]) -> list[StaleSession | None]:
@@ -82,29 +90,34 @@ def _write_batch(connection: sqlite3.Connection, batch: Sequence[StoredCommit]) 
 def _refusal(commit: StoredCommit, found: _Found | None) -> StaleSession | None:
     if found is None:
         return stale(commit.session, owned=False, after=commit.after, sequence=None)
-    _, sequence, owner, _, _ = found
+    _, sequence, owner, *_ = found
     if owner == commit.owner and sequence == commit.after:
         return None
     return stale(commit.session, owned=owner == commit.owner, after=commit.after, sequence=sequence)
 
 
 def _write(connection: sqlite3.Connection, commits: Sequence[StoredCommit], stored: dict[str, _Found]) -> None:
-    flags: list[_Values] = []
+    opened: list[_Values] = []
+    placed: list[_Values] = []
     log: list[_Values] = []
     receipts: list[_Values] = []
     taken: list[_Values] = []
     for commit in commits:
         key, _, _, *was = stored[commit.session]
         listing, row = commit.listing, commit.row
-        # Setting an indexed column writes its index even when the value stays.
-        if was != [listing.waiting, listing.unfinished]:
-            flags.append((commit.session, listing.waiting, listing.unfinished))
+        waits = (listing.waiting, listing.unfinished, listing.deadline)
+        if (*was[:3],) != waits:
+            opened.append((commit.session, *waits))
+        place = (listing.archived, listing.parent, hour_of(listing.updated_at))
+        if (*was[3:],) != place:
+            placed.append((commit.session, *place))
         if row is not None:
             log.append((key << EVENTS_BITS | row.last, row.messages, row.events))
         receipts += [(key, id, body) for id, body in commit.receipts]
         taken += [(commit.session, id) for id in commit.taken]
     _many(connection, _SESSIONS, [_session_values(commit) for commit in commits])
-    _many(connection, _FLAGS, flags)
+    _many(connection, _OPEN, opened)
+    _many(connection, _PLACE, placed)
     _many(connection, _LOG, log)
     _many(connection, _RECEIPTS, receipts)
     _many(connection, _TAKEN, taken)
@@ -117,10 +130,13 @@ def _session_values(commit: StoredCommit) -> _Values:
         commit.sequence,
         listing.held,
         listing.queued,
+        listing.last_event,
         listing.created_at,
         listing.updated_at,
         listing.state,
+        listing.outcome,
         listing.title,
+        listing.title.casefold(),
         listing.labels,
         commit.checkpoint,
     )

@@ -12,14 +12,13 @@ from urllib.parse import quote
 
 from turnstate_states.errors import StoreError
 
-__all__ = ["Durability", "connect", "failure", "patiently", "prepare"]
+from .sqlite_schema import SCHEMA_VERSION, check_ours, create, is_empty, migrate, version_of
+
+__all__ = ["Durability", "connect", "failure", "patiently", "prepare", "set_durability"]
 
 T = TypeVar("T")
 
 Durability = Literal["full", "normal"]
-
-APPLICATION_ID = 0x7455726E
-SCHEMA_VERSION = 1
 
 HEADER_BYTES = 100
 
@@ -31,60 +30,16 @@ BUSY_SECONDS = 5.0
 PATIENCE_SECONDS = 15.0
 """How long a lock is waited for in all before it is given up."""
 
-SCHEMA = """
-CREATE TABLE session (
-  key INTEGER PRIMARY KEY,
-  session TEXT NOT NULL UNIQUE,
-  sequence INTEGER DEFAULT 0,
-  owner TEXT,
-  waiting INTEGER DEFAULT 0,
-  unfinished INTEGER DEFAULT 0,
-  held INTEGER DEFAULT 0,
-  queued INTEGER DEFAULT 0,
-  created_at REAL DEFAULT 0,
-  updated_at REAL DEFAULT 0,
-  state TEXT DEFAULT '',
-  title TEXT DEFAULT '',
-  labels TEXT DEFAULT '{}',
-  checkpoint BLOB
-);
-CREATE INDEX session_waiting ON session (session) WHERE waiting;
-CREATE INDEX session_unfinished ON session (session) WHERE unfinished;
-CREATE INDEX session_owner ON session (owner) WHERE owner IS NOT NULL;
-CREATE TABLE log (
-  place INTEGER PRIMARY KEY,
-  messages BLOB,
-  events BLOB
-);
-CREATE TABLE receipt (
-  session INTEGER NOT NULL,
-  id TEXT NOT NULL,
-  body BLOB,
-  PRIMARY KEY (session, id)
-) WITHOUT ROWID;
-CREATE TABLE inbox (
-  number INTEGER PRIMARY KEY,
-  session TEXT NOT NULL,
-  id TEXT NOT NULL,
-  body BLOB NOT NULL,
-  UNIQUE (session, id)
-);
-CREATE TABLE owner (
-  id TEXT PRIMARY KEY,
-  host TEXT NOT NULL,
-  pid INTEGER NOT NULL,
-  process_started TEXT NOT NULL,
-  expires REAL NOT NULL
-) WITHOUT ROWID
-"""
-
 # Closing any descriptor of a file drops all of this process's locks on it, those of SQLite's connections too.
 # So the file is only ever opened by SQLite, except to create it, and then nobody else here may be opening it.
 _OPENING = threading.Lock()
 
 
-def prepare(path: str) -> None:
+def prepare(path: str, durability: Durability) -> sqlite3.Connection:
     """Have a file of ours at ``path``: create it, or check that it is one. What is not ours stays as it is.
+
+    Returns:
+        A connection to it, as :func:`connect` gives.
 
     Raises:
         StoreError: one line that names the file and says what to do.
@@ -97,8 +52,11 @@ def prepare(path: str) -> None:
             try:
                 patiently(path, lambda: _create(connection, path))
                 patiently(path, lambda: _use_wal(connection, path))
-            finally:
+                set_durability(connection, durability)
+            except BaseException:
                 connection.close()
+                raise
+            return connection
         except (sqlite3.Error, OSError, UnicodeError) as error:
             raise failure(path, error) from error
 
@@ -109,15 +67,20 @@ def connect(path: str, durability: Durability, *, reader: bool = False) -> sqlit
         _uri(path, "rw"), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
     try:
-        _set_up(connection, durability, reader=reader)
+        set_durability(connection, durability)
+        _set_up(connection, reader=reader)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _set_up(connection: sqlite3.Connection, durability: Durability, *, reader: bool) -> None:
-    connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
+def set_durability(connection: sqlite3.Connection, durability: Durability) -> None:
+    """Say what the transactions from now on survive; not inside one."""
+    connection.execute(f"PRAGMA synchronous = {durability}")
+
+
+def _set_up(connection: sqlite3.Connection, *, reader: bool) -> None:
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA secure_delete = FAST").close()
     connection.execute(f"PRAGMA journal_size_limit = {16 * 1024 * 1024}").close()
@@ -215,7 +178,7 @@ def _whole(path: str) -> bool:
     """Whether the file is ours and has the length that it tells, as far as that can be seen from the file alone."""
     connection = sqlite3.connect(_uri(path, "ro") + "&immutable=1", uri=True)
     try:
-        _check_ours(connection, path)
+        check_ours(connection, path)
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         (page_size,) = connection.execute("PRAGMA page_size").fetchone()
     except sqlite3.DatabaseError as error:
@@ -232,40 +195,26 @@ def _size(path: str) -> int:
     return os.stat(path).st_size if os.path.exists(path) else 0
 
 
-def _check_ours(connection: sqlite3.Connection, path: str) -> None:
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if application != APPLICATION_ID:
-        raise StoreError(f"{path}: it is a database of another program: give another path")
-    if version > SCHEMA_VERSION:
-        raise StoreError(
-            f"{path}: it was written by a newer turnstate (store version {version}, this one reads {SCHEMA_VERSION}): "
-            "update turnstate"
-        )
-
-
 def _create(connection: sqlite3.Connection, path: str) -> None:
-    """Create the tables in an empty file, without WAL, so that the file itself always tells whose it is."""
+    """Have the tables of this version: in an empty file, and in one of an earlier version.
+
+    An empty file gets them without WAL, so that the file itself always tells whose it is.
+    """
     connection.execute("PRAGMA page_size = 2048")
-    if _tables(connection) == 0:
+    if version_of(connection) != SCHEMA_VERSION:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            if _tables(connection) == 0:
-                for statement in SCHEMA.split(";\n"):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            # Another process may have been quicker.
+            if is_empty(connection):
+                create(connection)
+            elif version_of(connection) != SCHEMA_VERSION:
+                check_ours(connection, path)
+                migrate(connection)
             connection.execute("COMMIT")
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-    _check_ours(connection, path)
-
-
-def _tables(connection: sqlite3.Connection) -> int:
-    (count,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    assert isinstance(count, int)
-    return count
+    check_ours(connection, path)
 
 
 def _use_wal(connection: sqlite3.Connection, path: str) -> None:

@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from itertools import accumulate
 
-from .base import InboxItem, Listing, Owner, StoredRow, StoredSession
-from .refusals import in_use, unknown_owner
+from .base import InboxItem, Owner, StoredRow, StoredSession
+from .refusals import busy, in_use, unknown_owner
 from .sqlite_commits import EVENTS_BITS
 
 ROWS_AT_ONCE = 1000
+
+BIG = 32 * 1024
+"""Bytes from which on a body of the log is read by itself."""
 
 FORGET_OWNERS_AFTER = 24 * 60 * 60
 
 _HOLDER = """SELECT owner.id, owner.host, owner.pid, owner.process_started, owner.expires
  FROM session JOIN owner ON owner.id = session.owner WHERE session.session = ?"""
 
-_LISTING = "session, title, state, waiting, unfinished, held, queued, created_at, updated_at, labels"
+_RANGE = "SELECT place, length({0}) AS size, {1} FROM log WHERE place > ? AND place < ? ORDER BY place LIMIT ?"
+
+_TREE = """WITH RECURSIVE tree (name) AS (VALUES (?) UNION
+ SELECT child.session FROM tree JOIN session AS child ON child.parent = tree.name WHERE child.parent <> '')
+ SELECT key, session, checkpoint IS NOT NULL, unfinished FROM tree JOIN session ON session = name"""
 
 
 def claim(connection: sqlite3.Connection, session: str, owner: Owner, now: float) -> None:
@@ -75,22 +81,22 @@ def post(connection: sqlite3.Connection, item: InboxItem) -> None:
     )
 
 
-def delete(connection: sqlite3.Connection, session: str, now: float) -> bool:
-    """Delete everything of a session, if nobody drives it."""
-    holder = holder_of(connection, session)
-    if holder is not None and holder.alive(now):
-        raise in_use(session, holder)
+def delete(connection: sqlite3.Connection, session: str, owner: str, unfinished: bool, now: float) -> list[str]:
+    """Delete everything of a session and of its children, if nobody else drives one of them; those that existed."""
+    found = connection.execute(_TREE, (session,)).fetchall()
+    for _, name, _, open_ in found:
+        holder = holder_of(connection, name)
+        if holder is not None and holder.id != owner and holder.alive(now):
+            raise in_use(name, holder)
+        if open_ and not unfinished:
+            raise busy(name)
     connection.execute("DELETE FROM inbox WHERE session = ?", (session,))
-    found = connection.execute(
-        "SELECT key, checkpoint IS NOT NULL FROM session WHERE session = ?", (session,)
-    ).fetchone()
-    if found is None:
-        return False
-    key, existed = found
-    connection.execute("DELETE FROM log WHERE place > ? AND place < ?", _places(key))
-    connection.execute("DELETE FROM receipt WHERE session = ?", (key,))
-    connection.execute("DELETE FROM session WHERE key = ?", (key,))
-    return bool(existed)
+    for key, name, _, _ in found:
+        connection.execute("DELETE FROM inbox WHERE session = ?", (name,))
+        connection.execute("DELETE FROM log WHERE place > ? AND place < ?", _places(key))
+        connection.execute("DELETE FROM receipt WHERE session = ?", (key,))
+        connection.execute("DELETE FROM session WHERE key = ?", (key,))
+    return [name for _, name, existed, _ in found if existed]
 
 
 def holder_of(connection: sqlite3.Connection, session: str) -> Owner | None:
@@ -133,28 +139,48 @@ def rows(connection: sqlite3.Connection, session: str, after: int, limit: int) -
 def _bodies(
     connection: sqlite3.Connection, column: str, after: int, end: int, limit: int
 ) -> tuple[list[int], list[bytes]]:
-    """One column of many rows of the log as one row, since Python's lock is given away at each row that is read.
+    """One column of many rows of the log, with the rows' places."""
+    found = _joined(connection, column, after, end, limit)
+    if found is None:
+        rows = connection.execute(_RANGE.format(column, f"{column} AS body"), (after, end, limit)).fetchall()
+        return [place for place, _, _ in rows], [body for _, _, body in rows]
+    places, sizes, joined = found
+    bodies: list[bytes] = []
+    start = 0
+    for place, size in zip(places, sizes, strict=True):
+        if size >= BIG:
+            bodies.append(_big(connection, column, place))
+            continue
+        bodies.append(joined[start : start + size])
+        start += size
+    return places, bodies
 
-    Joining ends at a null byte or at SQLite's largest value; then the rows are read one by one after all.
+
+def _joined(
+    connection: sqlite3.Connection, column: str, after: int, end: int, limit: int
+) -> tuple[list[int], list[int], bytes] | None:
+    """Places, sizes and bodies as one row, since Python's lock is given away at each row that is read.
+
+    Big bodies are left out: reading them by themselves spares copies. Joining ends at a null byte or at SQLite's largest
+    value; then it is None.
     """
-    inner = f"SELECT place, {column} AS body FROM log WHERE place > ? AND place < ? ORDER BY place LIMIT ?"
+    inner = _RANGE.format(column, f"iif(length({column}) < {BIG}, {column}, x'') AS body")
+    statement = f"SELECT CAST(group_concat(body, '') AS BLOB), group_concat(size), group_concat(place) FROM ({inner})"
     try:
-        joined, lengths, places = connection.execute(
-            "SELECT CAST(group_concat(body, '') AS BLOB), group_concat(length(body)), group_concat(place)"
-            f" FROM ({inner})",
-            (after, end, limit),
-        ).fetchone()
+        joined, sizes, places = connection.execute(statement, (after, end, limit)).fetchone()
     except sqlite3.DataError:
-        joined, lengths, places = b"", "1", "0"
+        return None
     if places is None:
-        return [], []
-    joined = joined or b""
-    ends = list(accumulate(map(int, lengths.split(","))))
-    if ends[-1] == len(joined):
-        starts = [0, *ends]
-        return list(map(int, places.split(","))), [joined[start:end] for start, end in zip(starts, ends, strict=False)]
-    found = connection.execute(inner, (after, end, limit)).fetchall()
-    return [place for place, _ in found], [body for _, body in found]
+        return [], [], b""
+    numbers = [int(size) for size in sizes.split(",")]
+    if sum(size for size in numbers if size < BIG) != len(joined or b""):
+        return None
+    return [int(place) for place in places.split(",")], numbers, joined or b""
+
+
+def _big(connection: sqlite3.Connection, column: str, place: int) -> bytes:
+    with connection.blobopen("log", column, place, readonly=True) as blob:
+        return blob.read()
 
 
 def receipt(connection: sqlite3.Connection, session: str, id: str) -> bytes | None:
@@ -183,21 +209,6 @@ def data_version(connection: sqlite3.Connection) -> int:
     """A number that changes when any other connection, here or in another process, wrote to the file."""
     (version,) = connection.execute("PRAGMA data_version").fetchone()
     return int(version)
-
-
-def listings(connection: sqlite3.Connection, waiting: bool, unfinished: bool, after: str, limit: int) -> list[Listing]:
-    """What a list of sessions shows."""
-    index = "INDEXED BY session_waiting" if waiting else "INDEXED BY session_unfinished" if unfinished else ""
-    only = f"{' AND waiting' if waiting else ''}{' AND unfinished' if unfinished else ''}"
-    found = connection.execute(
-        f"SELECT {_LISTING} FROM session {index} WHERE session > ? AND checkpoint IS NOT NULL{only}"
-        " ORDER BY session LIMIT ?",
-        (after, limit),
-    )
-    return [
-        Listing(session, title, state, bool(waits), bool(open_), bool(held), *rest)
-        for session, title, state, waits, open_, held, *rest in found
-    ]
 
 
 def _key(connection: sqlite3.Connection, session: str) -> int:

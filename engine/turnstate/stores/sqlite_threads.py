@@ -13,13 +13,13 @@ import attrs
 import trio
 import trio.lowlevel
 
-from turnstate_states.errors import StoreError
+from turnstate_states.errors import Refused, StoreError
 
 from .base import StoredCommit
 from .sqlite_commits import write_commits
-from .sqlite_file import failure, patiently
+from .sqlite_file import Durability, failure, patiently, set_durability
 
-__all__ = ["ReaderThread", "WriterThread"]
+__all__ = ["ReaderThread", "WriterThread", "end"]
 
 R = TypeVar("R")
 
@@ -35,6 +35,7 @@ class _Asked:
 
     work: Work | StoredCommit
     task: trio.lowlevel.Task | None
+    durable: bool = True
     value: object = None
     error: BaseException | None = None
 
@@ -53,11 +54,10 @@ class _Thread:
         self._thread = threading.Thread(target=self._run, name=f"turnstate {name} {path}", daemon=True)
         self._thread.start()
 
-    async def aclose(self) -> None:
-        """Do what was asked so far, close the connection, end the thread. Cannot be cancelled."""
+    def end(self) -> None:
+        """Have it do what was asked so far and close the connection; wait until it has ended."""
         self._queue.put(None)
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(self._thread.join, limiter=trio.CapacityLimiter(1))
+        self._thread.join()
 
     def _run(self) -> None:
         try:
@@ -77,27 +77,47 @@ class _Thread:
         raise NotImplementedError
 
 
+async def end(threads: Sequence[_Thread]) -> None:
+    """Have threads end, and wait until they have. Cannot be cancelled.
+
+    One after the other: the last connection that is closed writes the log into the file and removes it, and of two that
+    are closed at once each may take the other for the last.
+    """
+
+    def end_all() -> None:
+        for thread in threads:
+            thread.end()
+
+    with trio.CancelScope(shield=True):
+        await trio.to_thread.run_sync(end_all, limiter=trio.CapacityLimiter(1))
+
+
 class WriterThread(_Thread):
     """Does pieces of work in transactions, as many in one as wait.
 
-    A piece may refuse by raising StoreError before its first write: that concerns it alone. With any other error all
-    is taken back and done again one by one, so that it hits only the piece that causes it.
+    A piece may refuse by raising StoreError or Refused before its first write: that concerns it alone. With any other
+    error all is taken back and done again one by one, so that it hits only the piece that causes it.
     """
 
-    def __init__(self, path: str, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: str, connection: sqlite3.Connection, durability: Durability) -> None:
         self._ended = False
+        self._durability: Durability = durability
+        self._now: Durability = durability
         super().__init__("writer", path, connection)
 
-    async def run(self, work: Callable[[sqlite3.Connection], R]) -> R:
-        """Have ``work`` done in a transaction; returns when that is durable. Cannot be cancelled."""
-        return cast(R, await self._ask(work))
+    async def run(self, work: Callable[[sqlite3.Connection], R], *, durable: bool = True) -> R:
+        """Have ``work`` done in a transaction; returns when that is durable, if it must be. Cannot be cancelled.
+
+        What is not durable is seen by all at once, whole, and lost at most in a power failure.
+        """
+        return cast(R, await self._ask(work, durable))
 
     async def commit(self, commit: StoredCommit) -> None:
         """Have a commit written; those that wait together are written together. Cannot be cancelled."""
         await self._ask(commit)
 
-    async def _ask(self, work: Work | StoredCommit) -> object:
-        asked = _Asked(work, trio.lowlevel.current_task())
+    async def _ask(self, work: Work | StoredCommit, durable: bool = True) -> object:
+        asked = _Asked(work, trio.lowlevel.current_task(), durable)
         self._queue.put(asked)
         await trio.lowlevel.wait_task_rescheduled(_never)
         return _result(asked)
@@ -120,6 +140,7 @@ class WriterThread(_Thread):
 
     def _do(self, group: Sequence[_Asked]) -> None:
         try:
+            self._be_durable(any(asked.durable for asked in group))
             patiently(self._path, lambda: self._connection.execute("BEGIN IMMEDIATE"))
         except BaseException as error:
             for asked in group:
@@ -134,6 +155,12 @@ class WriterThread(_Thread):
                     self._do([asked])
             else:
                 group[0].error = _told(self._path, error)
+
+    def _be_durable(self, durable: bool) -> None:
+        wanted: Durability = self._durability if durable else "normal"
+        if wanted != self._now:
+            set_durability(self._connection, wanted)
+            self._now = wanted
 
     def _transaction(self, group: Sequence[_Asked]) -> None:
         for is_commit, run in groupby(group, key=_is_commit):
@@ -153,7 +180,7 @@ class WriterThread(_Thread):
             asked.value = asked.error = None
             try:
                 asked.value = cast(Work, asked.work)(self._connection)
-            except StoreError as refused:
+            except (StoreError, Refused) as refused:
                 asked.error = refused
 
 

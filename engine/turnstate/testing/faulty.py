@@ -7,7 +7,18 @@ from typing import Literal
 
 from turnstate_states.errors import InvalidInput, StoreError
 
-from ..stores.base import InboxItem, Listing, Owner, Store, StoredCommit, StoredRow, StoredSession
+from ..stores.base import (
+    ALL_SESSIONS,
+    Cursor,
+    InboxItem,
+    Listing,
+    Owner,
+    SessionQuery,
+    Store,
+    StoredCommit,
+    StoredRow,
+    StoredSession,
+)
 
 __all__ = ["FaultyStore"]
 
@@ -114,11 +125,11 @@ class FaultyStore(Store):
         return await self.store.receipt(session, id)
 
     async def sessions(
-        self, *, waiting: bool = False, unfinished: bool = False, after: str = "", limit: int = 100
+        self, query: SessionQuery = ALL_SESSIONS, *, after: Cursor | None = None, limit: int = 100
     ) -> Sequence[Listing]:
         """Pass it on."""
-        return await self.store.sessions(waiting=waiting, unfinished=unfinished, after=after, limit=limit)
+        return await self.store.sessions(query, after=after, limit=limit)
 
-    async def delete(self, session: str) -> bool:
+    async def delete(self, session: str, *, owner: str = "", unfinished: bool = True) -> Sequence[str]:
         """Pass it on."""
-        return await self.store.delete(session)
+        return await self.store.delete(session, owner=owner, unfinished=unfinished)
