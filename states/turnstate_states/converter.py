@@ -7,8 +7,9 @@ importing the package is to be quick.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast, get_args, get_origin
+from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 import attrs
 import cattrs
@@ -62,18 +63,39 @@ def _is_array(kind: Any) -> bool:
     return kind is not None and get_origin(kind) in ARRAYS
 
 
-def _array(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any, Any], Any]:
+def _array(kind: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
     """How to read a list or tuple: from an array, not from anything that can be iterated."""
-    inner: Any = list.__class_getitem__(get_args(kind)[0])
-    structure = list_structure_factory(inner, converter)
+    (arg, *_) = get_args(kind)
     make: Any = get_origin(kind)
+    inner: Any = list.__class_getitem__(arg)
+    if converter.detailed_validation:
+        each: Callable[[Any, Any], Any] = list_structure_factory(inner, converter)
+    else:
+        each = _plainly(converter.get_structure_hook(arg), arg)
 
     def read(value: Any, _: Any) -> Any:
         if not isinstance(value, list):
-            raise ValueError(f"expected an array, got {type(value).__name__}")
-        return make(structure(value, inner))
+            raise ValueError(f"expected an array, got {type(value).__name__}")  # pyright: ignore[reportUnknownArgumentType]
+        return make(each(value, inner))
 
     return read
+
+
+def _plainly(one: Callable[[Any, Any], Any], kind: Any) -> Callable[[Any, Any], Any]:
+    """Read each value, without noting where one was wrong."""
+    return lambda values, _: [one(value, kind) for value in values]
+
+
+def _is_optional(kind: Any) -> bool:
+    args = get_args(kind)
+    return get_origin(kind) in (Union, types.UnionType) and len(args) == 2 and type(None) in args
+
+
+def _optional(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any, Any], Any]:
+    """How to read a value that may be null, found once: looking for it each time takes longer than reading."""
+    (inner,) = (arg for arg in get_args(kind) if arg is not type(None))
+    structure = converter.get_structure_hook(inner)
+    return lambda value, _: None if value is None else structure(value, inner)
 
 
 def _tagged(union: Any) -> dict[str, type]:
@@ -118,6 +140,7 @@ def make_converter(*, detailed: bool) -> cattrs.Converter:
     converter.register_structure_hook_func(_is_mapping, _plain)
     converter.register_unstructure_hook_func(_is_mapping, _plain)
     converter.register_structure_hook_factory(_is_array, _array)
+    converter.register_structure_hook_factory(_is_optional, _optional)
     for cls in CLASSES:
         _register(converter, cls)
     for union, classes in TAGGED:
