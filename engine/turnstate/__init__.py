@@ -13,6 +13,7 @@ Elbe, Oder, Rhine
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from turnstate_states.asking import Option, Prompt, Question
@@ -57,7 +58,6 @@ from turnstate_states.events import (
     Warned,
 )
 from turnstate_states.rules import Limits
-from turnstate_states.statuses import CallDisplay, MessageDisplay
 from turnstate_states.submissions import Receipt
 from turnstate_states.transcript import Message, Usage
 from turnstate_states.turn import Call, Failure, Grant
@@ -90,11 +90,13 @@ from .stores.base import Store
 from .stores.memory import MemoryStore
 from .tools import Output, Tool, ToolContext, tool
 from .turns import Turn
-from .views import MessageView, ThreadView
 
 if TYPE_CHECKING:
+    from turnstate_states.statuses import CallDisplay, MessageDisplay
+
     from .nested import child_session
     from .stores.sqlite import SQLiteStore
+    from .views import MessageView, ThreadView
 
 __all__ = [
     "Again",
@@ -202,14 +204,18 @@ __all__ = [
 ]
 
 
+LATE = {
+    "SQLiteStore": "turnstate.stores.sqlite",
+    "child_session": "turnstate.nested",
+    "MessageView": "turnstate.views",
+    "ThreadView": "turnstate.views",
+    "MessageDisplay": "turnstate_states.statuses",
+    "CallDisplay": "turnstate_states.statuses",
+}
+
+
 def __getattr__(name: str) -> Any:
     """Import what is large, or seldom used, when it is first asked for, so that importing the package is quick."""
-    if name == "SQLiteStore":
-        from .stores.sqlite import SQLiteStore
-
-        return SQLiteStore
-    if name == "child_session":
-        from .nested import child_session
-
-        return child_session
+    if name in LATE:
+        return getattr(importlib.import_module(LATE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

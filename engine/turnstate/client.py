@@ -7,9 +7,7 @@ from types import TracebackType
 from typing import Unpack
 
 from turnstate_states.errors import InvalidInput
-from turnstate_states.thread import read_thread
 
-from .beginning import begin
 from .engine import check_id
 from .reading import SessionFilter, query_of, read_session_page, read_sessions
 from .results import SessionInfo, SessionPage
@@ -58,6 +56,10 @@ class Client:
 
     async def import_session(self, id: str, data: bytes) -> SessionHandle:
         """Begin a session with an exported thread; see :meth:`~turnstate.Engine.import_session`."""
+        from turnstate_states.thread import read_thread
+
+        from .beginning import begin
+
         await begin(self._store, check_id(id), read_thread(data))
         return self.session(id)
 

@@ -17,10 +17,8 @@ from typing_extensions import TypeVar
 from turnstate_states import codec
 from turnstate_states.errors import InvalidInput, StaleSession, StoreError
 from turnstate_states.stepping import compiled
-from turnstate_states.thread import read_thread
 
 from .agent import Agent, agents_of
-from .beginning import begin
 from .clock import Clock
 from .driver import Driver
 from .failures import ends_host, without_cancelled
@@ -331,6 +329,10 @@ class Engine(Generic[D]):
             InvalidInput: it is not an exported thread; the text says where and why.
             Refused: the session exists already.
         """
+        from turnstate_states.thread import read_thread
+
+        from .beginning import begin
+
         await begin(self.store, check_id(id), read_thread(data))
         return self.session(id)
 

@@ -35,11 +35,9 @@ from turnstate_states.submissions import (
     Switch,
     Verdict,
 )
-from turnstate_states.thread import export_thread, fork_thread
 from turnstate_states.transcript import Message, Transcript
 from turnstate_states.turn import Call, Decision, Grant
 
-from .beginning import begin
 from .inbox import post_and_wait
 from .reading import check_number, load
 from .records import info_of
@@ -47,11 +45,11 @@ from .results import Result, SessionInfo
 from .stores.base import Store
 from .streams import EventStream
 from .turns import Turn, TurnManager
-from .views import ThreadView, read_thread_view
 
 if TYPE_CHECKING:
     from .engine import Engine
     from .outputs import OutputType
+    from .views import ThreadView
 
 __all__ = ["Session", "SessionHandle"]
 
@@ -114,6 +112,8 @@ class SessionHandle(ABC):
 
     async def thread(self) -> ThreadView:
         """The visible messages with what user interfaces show of them: status, calls, and which branch of how many."""
+        from .views import read_thread_view
+
         return await read_thread_view(self._store, self.id)
 
     async def branches(self, message: Message | str) -> Sequence[Message]:
@@ -134,6 +134,8 @@ class SessionHandle(ABC):
 
     async def export(self) -> bytes:
         """All messages with all branches, as JSON that ``import_session`` of an engine or a client reads."""
+        from turnstate_states.thread import export_thread
+
         return export_thread(*await self._loaded())
 
     async def fork(self: Handle, message: Message | str | None = None, *, id: str | None = None) -> Handle:
@@ -149,6 +151,10 @@ class SessionHandle(ABC):
         Raises:
             Refused: there is no such message, it is between a call and its result, or the new session exists.
         """
+        from turnstate_states.thread import fork_thread
+
+        from .beginning import begin
+
         at = None if message is None else _message_id(message)
         thread = fork_thread(*await self._loaded(), at)
         new = f"{self.id[:180]}-{uuid.uuid4().hex[:8]}" if id is None else _new_session(id)

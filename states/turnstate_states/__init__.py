@@ -5,6 +5,7 @@ Import these names from ``turnstate.states``.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import codec
@@ -54,7 +55,6 @@ from .reports import (
     Summary,
 )
 from .rules import Limits, OnCrash, Rules, ToolSpec
-from .statuses import CallDisplay, MessageDisplay, display_call, display_message, display_result
 from .stepping import EVENTS, FACTS, STATES, EventName, Facts, NotAllowed, next_state
 from .submissions import (
     Annotate,
@@ -77,7 +77,6 @@ from .submissions import (
     Switch,
     Verdict,
 )
-from .thread import Thread, begin_session, export_thread, fork_thread, read_thread
 from .transcript import Conversation, Message, MessageStatus, Role, Timing, Transcript, Usage
 from .turn import (
     SETTLED,
@@ -98,6 +97,8 @@ from .turn import (
 
 if TYPE_CHECKING:
     from .machine import TABLE, TurnMachine, transitions
+    from .statuses import CallDisplay, MessageDisplay, display_call, display_message, display_result
+    from .thread import Thread, begin_session, export_thread, fork_thread, read_thread
 
 __all__ = [
     "EVENTS",
@@ -210,10 +211,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import the statechart when it is first asked for."""
-    if name in ("TABLE", "TurnMachine", "transitions"):
-        from . import machine
+LATE = {
+    **dict.fromkeys(("TABLE", "TurnMachine", "transitions"), "machine"),
+    **dict.fromkeys(("CallDisplay", "MessageDisplay", "display_call", "display_message", "display_result"), "statuses"),
+    **dict.fromkeys(("Thread", "begin_session", "export_thread", "fork_thread", "read_thread"), "thread"),
+}
 
-        return getattr(machine, name)
+
+def __getattr__(name: str) -> Any:
+    """Import the statechart, and what not every program needs, when it is first asked for."""
+    if name in LATE:
+        return getattr(importlib.import_module(f".{LATE[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
