@@ -13,6 +13,7 @@ TESTS = Path(__file__).parent
 ROW = re.compile(r"^\| (\w+) \| (.+?) \| (.*?) ?\| (.*?) ?\|$")
 NAMED = re.compile(r"`([^`]+\.py)::(\w+)`")
 SCENARIOS = {"Q": 17, "R": 11, "M": 12, "T": 16, "A": 16, "C": 13, "W": 14, "D": 11}
+THREAD = {"N": 8, "U": 8, "H": 15, "P": 16, "X": 10, "L": 10, "V": 14, "B": 15, "K": 13, "O": 14}
 CASES = [
     *(1, 3, 4, 5, 8, 9, 11, 12, 13, 14, 17, 18, 20, 22, 23, 24, 26, 27, 29, 31, 32, 34),
     *(35, 36, 38, 40, 42, 43, 45, 46, 47, 49, 51, 52, 53, 56, 57, 58, 60, 62, 63, 64),
@@ -48,8 +49,11 @@ def docstrings(file: str) -> dict[str, str]:
 def test_every_scenario_has_a_row() -> None:
     """Each scenario, weakness and case stands in its table, once and in order."""
     scenarios = [row[0] for row in rows("") if row[0][0].isalpha()]
-    assert scenarios == [f"{letter}{number}" for letter, last in SCENARIOS.items() for number in range(1, last + 1)]
+    numbers = SCENARIOS | THREAD
+    assert scenarios == [f"{letter}{number}" for letter, last in numbers.items() for number in range(1, last + 1)]
     assert [row[0] for row in rows("Weaknesses")] == [str(number) for number in range(1, 33)]
+    assert [row[0] for row in rows("Thread weak points")] == [str(number) for number in range(1, 11)]
+    assert [row[0] for row in rows("Thread reports")] == [str(number) for number in range(1, 58)]
     assert sorted(int(row[0]) for row in rows("Cases")) == CASES
 
 
@@ -79,3 +83,17 @@ def test_cases_name_their_numbers() -> None:
         said = [docstrings(file)[name] for file, name in NAMED.findall(tests)]
         numbers = {number for text in said if "ase" in text for number in re.findall(r"\d+", text)}
         assert id in numbers or note, f"case {id}: {numbers}"
+
+
+def test_every_scenario_of_the_thread_is_named() -> None:
+    """An id that a test of the thread says in its docstring is in the table, and its row names that test."""
+    named = {id: {name for _, name in NAMED.findall(tests)} for id, _, tests, _ in rows("Thread: ")}
+    for path in sorted((TESTS / "scenarios").glob("test_thread_*.py")):
+        for name, text in docstrings(f"scenarios/{path.name}").items():
+            for id in re.findall(rf"\b[{''.join(THREAD)}]\d+\b", text):
+                assert name in named[id], f"{id}: its row does not name {path.name}::{name}"
+
+
+def test_nothing_is_promised() -> None:
+    """What the table says is so: a row has a test or a reason, and none says that it will come."""
+    assert "not yet" not in (TESTS / "SCENARIOS.md").read_text(encoding="utf-8").lower()

@@ -469,11 +469,7 @@ async def test_an_answer_that_is_made_again_from_the_middle() -> None:
     assert desk.did == ["look a", "look b", "look c"]
 
 
-RESUMED = "a turn that is gone on with belongs to the branch that it was on"
-
-
 @pytest.mark.trio
-@pytest.mark.xfail(strict=True, reason=RESUMED)
 async def test_resuming_after_all_was_deleted() -> None:
     """With everything deleted there is nothing to go on with, and no empty request is made."""
     async with engine_of(ModelError("no", kind="permission"), "rest") as engine:
@@ -487,7 +483,6 @@ async def test_resuming_after_all_was_deleted() -> None:
 
 
 @pytest.mark.trio
-@pytest.mark.xfail(strict=True, reason=RESUMED)
 async def test_resuming_on_another_branch() -> None:
     """A failed turn of another branch is not gone on with on the branch that is shown, which was complete."""
     async with engine_of("one", ModelError("no", kind="permission"), "rest", "rest") as engine:
