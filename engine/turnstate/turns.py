@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 import attrs
 from typing_extensions import TypeVar
 
-from turnstate_states.errors import ModelError
+from turnstate_states.errors import ModelError, Refused
 from turnstate_states.events import Event, Lagged, TextDelta, TurnEnded
 from turnstate_states.submissions import Resume, Submission
 from turnstate_states.turn import Call
@@ -160,7 +160,14 @@ class TurnManager(AbstractAsyncContextManager[Turn[Out]], Generic[Out]):
             watcher.turn = current.id
             driver.wake()
             return
-        receipt = await driver.submit(self._submission, explicit=self._explicit).wait()
+        try:
+            receipt = await driver.submit(self._submission, explicit=self._explicit).wait()
+        except Refused as refused:
+            current = driver.core.turn
+            if isinstance(self._submission, Resume) and refused.code == "busy" and current and not current.closed:
+                watcher.turn = current.id  # somebody's message, which came at the same time, has started it
+                return
+            raise
         if receipt.duplicate:
             await driver.find_turn(watcher, receipt.turn)
 

@@ -50,6 +50,8 @@ def change_thread(work: Work, change: Edit | Regenerate | Switch | Delete) -> No
         parts = as_parts(change.parts)
         check_quotes(work, parts)
     _check_target(message, change)
+    if work.checkpoint.pending is not None:
+        raise Refused("busy", "another change of the thread is under way")
     turn = work.checkpoint.turn
     busy = turn is not None and not turn.closed
     if turn is not None and busy and (turn.state != "awaiting-approval" or turn.ending is not None):
@@ -65,7 +67,7 @@ def change_thread(work: Work, change: Edit | Regenerate | Switch | Delete) -> No
         close(work)
     settings: Mapping[str, Any] = change.settings if isinstance(change, (Edit, Regenerate)) else {}
     work.checkpoint.pending = Pending(change.id, KINDS[type(change)], message.id, parts, settings)
-    if work.turn_over:
+    if work.turn_over and not work.reserved:
         apply_pending(work)
     work.changed = True
 

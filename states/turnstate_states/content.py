@@ -223,8 +223,10 @@ def as_parts(content: str | Iterable[UserPart]) -> tuple[UserPart, ...]:
     """
     if isinstance(content, str):
         parts: tuple[UserPart, ...] = (Text(content),)
-    else:
+    elif isinstance(content, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         parts = tuple(content)
+    else:
+        raise InvalidInput(f"message: expected text or a list of parts, got {type(content).__name__}")
     for part in parts:
         if not isinstance(part, USER_PARTS):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(

@@ -368,6 +368,8 @@ class SessionCore:
     def _next_turn(self) -> bool:
         """Go on with what waited for the end of the turn."""
         work, checkpoint = self._work, self._work.checkpoint
+        if work.reserved:
+            return False
         if checkpoint.pending is not None:
             apply_pending(work)
         elif (checkpoint.queue or checkpoint.steers) and not checkpoint.held:

@@ -100,7 +100,7 @@ def _send(work: Work, send: Send) -> str:
     waiting = len(checkpoint.queue) + len(checkpoint.steers)
     if waiting >= work.rules.limits.queue:
         raise Refused("full", f"{waiting} messages wait already; send it again when some were taken, or remove one")
-    if _busy(work) is None and not checkpoint.queue:
+    if _busy(work) is None and not checkpoint.queue and not work.reserved:
         start_turn(work, send.parts, send.id, send.settings)
         return work.turn.id
     turn = work.active
@@ -158,6 +158,8 @@ def _resume(work: Work, resume: Resume) -> None:
     turn = checkpoint.turn
     if _busy(work) is not None:
         raise Refused("busy", "a turn is running; it goes on by itself")
+    if work.reserved:
+        raise Refused("busy", "a command is being carried out beside which no turn may run")
     stopped = turn is not None and checkpoint.held and turn.outcome in KEPT_WAITING
     if turn is not None and stopped and turn.head == checkpoint.head:
         start_turn(work, None, resume.id, turn.settings, turn.id)

@@ -71,6 +71,12 @@ class Work:
         turn = self.checkpoint.turn
         return turn is None or turn.closed
 
+    @property
+    def reserved(self) -> bool:
+        """Whether a command is being carried out beside which no turn may run."""
+        commands = self.rules.commands
+        return any(commands.get(command.name) is False for command in self.checkpoint.commands)
+
     def at(self, now: float, cause: str = "") -> None:
         """Take the time and the cause of what follows. Time never runs backwards."""
         self.now = max(now, self.now)

@@ -488,7 +488,6 @@ async def test_an_interrupt_does_not_end_a_command() -> None:
 
 
 @pytest.mark.trio
-@pytest.mark.xfail(strict=True, reason="a message starts a turn beside a command that was accepted because none ran")
 async def test_no_turn_runs_beside_a_command_that_forbids_it() -> None:
     """A command that may not be carried out while a turn runs is not: a message that comes meanwhile starts its turn
     after it."""

@@ -172,7 +172,8 @@ class TurnContext(_Effects, Generic[D]):
     """What ``turn_ended`` is given: the turn's outcome, which is stored already.
 
     ``model`` is the agent's, ``title`` the session's, ``titled`` who gave it that (``hook``,
-    ``person``, or empty for the words that were said first), ``turns`` how many turns there were, ``messages`` what is visible.
+    ``person``, or empty for the words that were said first), ``turns`` how many turns there were, ``messages`` what is
+    visible.
     """
 
     def __init__(

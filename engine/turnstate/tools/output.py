@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -11,6 +12,10 @@ from turnstate_states.content import Image, clean_text
 from turnstate_states.values import Value
 
 __all__ = ["Output", "as_output", "result_text", "shorten"]
+
+
+def _images(images: Iterable[Image]) -> tuple[Image, ...]:
+    return tuple(images)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -26,7 +31,7 @@ class Output(Value):
 
     value: Any = None
     text: str | None = None
-    images: tuple[Image, ...] = attrs.field(default=(), converter=tuple)
+    images: tuple[Image, ...] = attrs.field(default=(), converter=_images)
     artifact: Any = None
 
 
