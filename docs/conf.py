@@ -32,7 +32,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(str|int|float|bool|bytes|object|dict|list|tuple|set|frozenset|type|None|optional|Ellipsis|\.\.\.)"),
     (r"py:.*", r"(Exception|BaseException|ValueError|TracebackType|types\.TracebackType|ABC|abc\.ABC|Path)"),
     (r"py:.*", r"(Any|Callable|Awaitable|AsyncIterator|Iterable|Mapping|Sequence|Literal|Generic|Protocol|ParamSpec)"),
-    (r"py:(class|obj)", r"(turnstate\.\w+(\.\w+)?\.)?(D|P|R|S|Out|Handle|Carry)|os\.PathLike"),
+    (r"py:(class|obj)", r"(turnstate\.\w+(\.\w+)?\.)?(D|P|R|S|Out|Reader|Carry)|os\.PathLike"),
     (r"py:class", r"turnstate\.tools\.base\.Tool\[.*"),  # with its arguments
     (r"py:.*", r"(AbstractAsyncContextManager|contextlib\..*|enum\..*|builtins\..*|functools\..*|inspect\..*|ssl\..*)"),
 ]

@@ -85,7 +85,8 @@ from .models.base import Model, ModelRequest, Reply
 from .policy import Allow, AsDeclared, Ask, Deny, Policy
 from .reading import SessionFilter
 from .results import Result, SessionInfo, SessionPage
-from .session import Session, SessionHandle
+from .session import Session
+from .session_handle import SessionHandle
 from .stores.base import Store
 from .stores.memory import MemoryStore
 from .tools import Output, Tool, ToolContext, tool

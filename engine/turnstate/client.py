@@ -11,7 +11,7 @@ from turnstate_states.errors import InvalidInput
 from .engine import check_id
 from .reading import SessionFilter, query_of, read_session_page, read_sessions
 from .results import SessionInfo, SessionPage
-from .session import ClientHandle, SessionHandle
+from .session_handle import ClientHandle, SessionHandle
 from .stores.base import Store
 
 __all__ = ["Client"]

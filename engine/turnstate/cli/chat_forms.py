@@ -15,7 +15,7 @@ import attrs
 from turnstate_states.asking import KINDS
 from turnstate_states.errors import InvalidInput
 
-from ..session import SessionHandle
+from ..session_handle import SessionHandle
 from ..states import Call, Option, Prompt, Receipt, Verdict
 from .asking import describe_call, edited, understood
 from .terminal import Terminal, one_line, plain, value_text

@@ -24,7 +24,7 @@ from turnstate_states.events import (
     TurnStarted,
 )
 
-from ..session import SessionHandle
+from ..session_handle import SessionHandle
 from ..states import Call, ToolResult, text_of
 from .asking import edited, understood
 from .demo_path import StatePath

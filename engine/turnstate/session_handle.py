@@ -1,0 +1,260 @@
+"""What a user holds of a session: it reads, says and answers, from any process."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from turnstate_states.content import UserPart, as_parts
+from turnstate_states.errors import InvalidInput, Refused
+from turnstate_states.submissions import (
+    Annotate,
+    Answer,
+    Command,
+    Delete,
+    Delivery,
+    Describe,
+    Edit,
+    EditQueued,
+    Interrupt,
+    Provide,
+    Receipt,
+    Regenerate,
+    RemoveQueued,
+    RevokeGrant,
+    Send,
+    Submission,
+    Switch,
+    Verdict,
+)
+from turnstate_states.transcript import Message
+from turnstate_states.turn import Call, Grant
+
+from .inbox import post_and_wait
+from .inputs import call_ids, checked, json_text, mapping, new_id
+from .session_reader import SessionReader, message_id
+
+__all__ = ["ClientHandle", "Content", "SessionHandle"]
+
+Content = str | Iterable[UserPart]
+"""A person's message: text, or parts."""
+
+
+class SessionHandle(SessionReader):
+    """Reads a session, says things to it and answers for it, from any process.
+
+    Methods that say something return a :class:`~turnstate.Receipt` when it is durable, and raise
+    :class:`~turnstate.Refused` where the session cannot accept it. With an ``id`` of your own you may send the same again
+    after a failure: it acts once.
+    """
+
+    @abstractmethod
+    async def _submit(self, submission: Submission, *, explicit: bool) -> Receipt: ...
+
+    async def send(self, message: Content, *, delivery: Delivery = "queue", id: str | None = None) -> Receipt:
+        """Send a message. It starts a turn; or, while one runs,
+
+        - ``queue``: waits for it to end,
+        - ``steer``: joins it at its next request,
+        - ``supersede``: ends it, and starts the next one.
+        """
+        if delivery not in ("queue", "steer", "supersede"):
+            raise InvalidInput(f"delivery: expected 'queue', 'steer' or 'supersede', got {delivery!r}")
+        send = Send(id or new_id(), as_parts(message), delivery)
+        return await self._submit(send, explicit=id is not None)
+
+    async def steer(self, message: Content, *, id: str | None = None) -> Receipt:
+        """Send a message that joins the running turn at its next request; without a turn it starts one."""
+        return await self.send(message, delivery="steer", id=id)
+
+    async def edit_queued(self, target: str, message: Content) -> Receipt:
+        """Change a waiting message; ``target`` is the id of the receipt that sending it gave."""
+        return await self._submit(EditQueued(new_id(), target, as_parts(message)), explicit=False)
+
+    async def remove_queued(self, target: str) -> Receipt:
+        """Take a waiting message back."""
+        return await self._submit(RemoveQueued(new_id(), target), explicit=False)
+
+    async def edit(
+        self,
+        message: Message | str,
+        content: Content,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        id: str | None = None,
+    ) -> Receipt:
+        """Say a person's message otherwise: a branch beside it, with a turn of its own. The old one stays.
+
+        A turn that waits for a person is ended by it, as superseded; one that works is not disturbed (``busy``).
+        """
+        edit = Edit(id or new_id(), message_id(message), as_parts(content), mapping("settings", settings or {}))
+        return await self._submit(edit, explicit=id is not None)
+
+    async def regenerate(
+        self, message: Message | str = "", *, settings: Mapping[str, Any] | None = None, id: str | None = None
+    ) -> Receipt:
+        """Have the model answer again; the old answer stays as a branch.
+
+        Args:
+            message: a person's message to be answered again, or a reply of the model's to get another one beside; by default
+                the last person's message.
+            settings: settings of the model for the new turn.
+            id: the submission's id.
+        """
+        again = Regenerate(id or new_id(), message_id(message), mapping("settings", settings or {}))
+        return await self._submit(again, explicit=id is not None)
+
+    async def switch(self, message: Message | str, *, id: str | None = None) -> Receipt:
+        """Show the branch that goes through this message, down to what was shown of it last."""
+        return await self._submit(Switch(id or new_id(), message_id(message)), explicit=id is not None)
+
+    async def delete_message(self, message: Message | str, *, id: str | None = None) -> Receipt:
+        """Take a message out of the thread, with the results of its calls; what followed follows the one before it.
+
+        What was written stays in the store until the session is deleted.
+        """
+        return await self._submit(Delete(id or new_id(), message_id(message)), explicit=id is not None)
+
+    async def annotate(self, message: Message | str, metadata: Mapping[str, Any], *, id: str | None = None) -> Receipt:
+        """Lay metadata (plain JSON: feedback, a rating, ...) over a message's; None takes a key away. No model sees it."""
+        note = Annotate(id or new_id(), message_id(message), mapping("metadata", metadata))
+        return await self._submit(note, explicit=id is not None)
+
+    async def approve(
+        self,
+        *calls: Call | str,
+        arguments: Mapping[str, Any] | None = None,
+        for_session: bool = False,
+        by: str = "",
+        id: str | None = None,
+    ) -> Receipt:
+        """Let calls run.
+
+        Args:
+            calls: the calls, or their ids.
+            arguments: run the one call with these instead; they are checked like the model's.
+            for_session: also allow this tool with equal arguments from now on.
+            by: who says so, for the record.
+            id: the id of this answer.
+        """
+        raw = None if arguments is None else json_text("arguments", mapping("arguments", arguments))
+        answer = Answer(id or new_id(), call_ids(calls), "approve", raw, for_session, by=by)
+        return await self._submit(answer, explicit=id is not None)
+
+    async def deny(
+        self, *calls: Call | str, reason: str = "", end_turn: bool = False, by: str = "", id: str | None = None
+    ) -> Receipt:
+        """Keep calls from running; the model is told the reason. ``end_turn`` ends the turn as well."""
+        answer = Answer(id or new_id(), call_ids(calls), "deny", reason=reason, end_turn=end_turn, by=by)
+        return await self._submit(answer, explicit=id is not None)
+
+    async def answer(
+        self,
+        call: Call | str,
+        *,
+        option: str = "",
+        text: str = "",
+        answers: Mapping[str, Any] | None = None,
+        verdict: Verdict = "",
+        reason: str = "",
+        by: str = "",
+        id: str | None = None,
+    ) -> Receipt:
+        """Answer the prompt of a call.
+
+        Args:
+            call: the call, or its id.
+            option: the id of the option that was chosen.
+            text: what was written.
+            answers: for each question's id ``{"options": [...], "text": "..."}``.
+            verdict: ``approve`` or ``deny`` where that does not follow from the rest; ``dismiss`` closes the prompt.
+            reason: why, for the model.
+            by: who says so, for the record.
+            id: the id of this answer.
+        """
+        said = Answer(
+            id or new_id(),
+            call_ids([call]),
+            verdict,
+            reason=reason,
+            by=by,
+            option=option,
+            text=text,
+            answers=mapping("answers", answers or {}),
+        )
+        return await self._submit(said, explicit=id is not None)
+
+    async def provide(
+        self,
+        call: Call | str,
+        result: Any = None,
+        *,
+        text: str | None = None,
+        error: bool = False,
+        artifact: Any = None,
+        preliminary: bool = False,
+        by: str = "",
+        id: str | None = None,
+    ) -> Receipt:
+        """Say what a call gave that waits for somebody outside; of one that waits for a decision, in place of running it.
+
+        Args:
+            call: the call, or its id.
+            result: any plain JSON value, None included.
+            text: what the model reads instead.
+            error: it failed; ``result`` says how.
+            artifact: plain JSON for user interfaces; no model sees it.
+            preliminary: it is only what there is so far: it is told, and the call waits on.
+            by: who says so, for the record.
+            id: the id of this answer.
+        """
+        json_text("result", result)
+        json_text("artifact", artifact)
+        (name,) = call_ids([call])
+        said = Provide(id or new_id(), name, result, text, error, artifact, preliminary, by)
+        return await self._submit(said, explicit=id is not None)
+
+    async def rename(self, title: str) -> Receipt:
+        """Give the session another title; it is cut to 200 characters."""
+        return await self._submit(Describe(new_id(), title), explicit=False)
+
+    async def label(self, labels: Mapping[str, str | None]) -> Receipt:
+        """Set labels, by which lists can be filtered; None takes one away."""
+        return await self._submit(Describe(new_id(), labels=mapping("labels", labels)), explicit=False)
+
+    async def archive(self, archived: bool = True) -> Receipt:
+        """Take the session off the usual list, or put it back."""
+        return await self._submit(Describe(new_id(), archived=archived), explicit=False)
+
+    async def command(self, name: str, arguments: Mapping[str, Any] | None = None, *, id: str | None = None) -> Receipt:
+        """Have the middleware that owns this command carry it out.
+
+        The receipt says that it will be; :class:`~turnstate.CommandEnded` tells what it gave.
+        """
+        return await self._submit(
+            Command(id or new_id(), name, mapping("arguments", arguments or {})), explicit=id is not None
+        )
+
+    async def interrupt(self, reason: str = "", *, turn: str | None = None) -> bool:
+        """End the running turn; whether there was one (with the id ``turn``, if that is given)."""
+        try:
+            await self._submit(Interrupt(new_id(), turn, reason), explicit=False)
+        except Refused:
+            return False
+        return True
+
+    async def revoke(self, grant: Grant | str) -> None:
+        """Take back an approval for the session."""
+        name = grant.id if isinstance(grant, Grant) else grant
+        await self._submit(RevokeGrant(new_id(), name), explicit=False)
+
+
+class ClientHandle(SessionHandle):
+    """A handle without an engine: what it says goes through the store to whoever drives the session."""
+
+    def _beside(self, id: str) -> ClientHandle:
+        return ClientHandle(self._store, id)
+
+    async def _submit(self, submission: Submission, *, explicit: bool) -> Receipt:
+        return await post_and_wait(self._store, self.id, checked(submission))
