@@ -3,7 +3,7 @@
 import pytest
 
 # Before anything imports them: their assertions are to explain themselves.
-pytest.register_assert_rewrite("turnstate.testing.store_suite", "turnstate.testing.model_suite")
+pytest.register_assert_rewrite("turnstate.testing")
 
 from tests.servers.fixtures import (  # noqa: E402
     aimock_process,

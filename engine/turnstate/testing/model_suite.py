@@ -14,7 +14,7 @@ In a test module (pytest and pytest-trio are needed)::
 ``text`` and ``calls`` are what a server answers, a text in several pieces and one tool call or more; a server on loopback
 then does so. Without them the model is asked as it is, with an empty URL, and the tests that need a server are skipped.
 
-Call ``pytest.register_assert_rewrite("turnstate.testing.model_suite")`` in a ``conftest.py`` to see the values when a test
+Call ``pytest.register_assert_rewrite("turnstate.testing")`` in a ``conftest.py`` to see the values when a test
 fails.
 """
 
