@@ -1,51 +1,42 @@
 """A request to a server of Anthropic Messages as bytes. Nothing here does I/O.
 
-What a message became is kept in the request's cache, so a step encodes only what is new.
+What messages became is kept in the request's cache, so a step encodes only what is new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from typing import Any, cast
-
-import attrs
+from collections.abc import Container, Mapping
+from typing import Any
 
 from turnstate_states.content import ToolCall
 from turnstate_states.transcript import Message
 
 from ..base import ModelRequest, ToolDefinition
-from ..wire.encoding import added_text, own_id, tool_head
+from ..wire.encoding import added_text, made_once, odd_names, own_id, tool_head
+from ..wire.grown_body import GrownBody, grown_body, join_items
 from ..wire.json_values import to_json
 from .encode_parts import Sent, assistant_blocks, result_block, text_block, user_blocks
-from .layout import Layout, Turn, joined
+from .layout import Layout, Turn
 from .parts import family_of
 from .settings import cache_mark, check_messages_settings, messages_fields
+from .used_ids import UsedIds
 
 __all__ = ["MessageEncoder"]
 
 _ONLY_WITH_TOOLS = "tool_choice"
 
 
-@attrs.frozen
-class _Encoded:
-    """What a message became; it counts only for the very same message object."""
-
-    source: object
-    blocks: tuple[Sent, ...] = ()
-    ids: Mapping[str, str] = attrs.field(factory=dict[str, str])
-    wires: frozenset[str] = frozenset()
-    results: Mapping[tuple[str, str], bytes] = attrs.field(factory=dict[tuple[str, str], bytes])
+_UNSETTLED = 2
+"""So many closed exchanges are laid out for each request: marks for the cache move along their turns, and the provider may
+yet answer uses in them."""
 
 
-@attrs.define
-class _Progress:
-    """How far a conversation is laid out: its messages so far, and the ids that are in use."""
+class _Body(GrownBody[None]):
+    """Exchanges as bytes, and the ids in the conversation."""
 
-    messages: tuple[Message, ...] = ()
-    layout: Layout = attrs.field(factory=Layout)
-    system: list[bytes] = attrs.field(factory=list[bytes])
-    used: set[str] = attrs.field(factory=set[str])
-    leading: bool = True
+    def __init__(self, names: frozenset[str]) -> None:
+        super().__init__(names, None)
+        self.ids = UsedIds()
 
 
 class MessageEncoder:
@@ -74,19 +65,19 @@ class MessageEncoder:
             # Checked together, because some settings must fit each other.
             settings = check_messages_settings({**settings, **check_messages_settings(request.settings)})
         mark = cache_mark(settings)
-        progress = self._layout(request)
+        body, layout, system = self._layout(request)
         additions = added_text(request)
-        turns = progress.layout.turns([text_block(additions)] if additions else [])
-        instructions = [text_block(request.instructions).data] if request.instructions.strip() else []
-        system = instructions + progress.system
+        turns = layout.turns([text_block(additions)] if additions else [])
+        if request.instructions.strip():
+            system = [text_block(request.instructions).data, *system]
         tools = self._tools(request, settings)
-        body = [b'{"messages":[', b",".join(_messages(turns, mark, bool(additions))), b"]"]
+        end = b"]"
         if system:
-            body += [b',"system":[', b",".join(_marked(system, mark)), b"]"]
+            end += b',"system":[' + b",".join(_marked(system, mark)) + b"]"
         if tools:
-            body += [b',"tools":[', b",".join(_marked(tools, mark)), b"]"]
-        body += [b",", self._fields(settings, bool(tools), turns)[1:]]
-        return b"".join(body)
+            end += b',"tools":[' + b",".join(_marked(tools, mark)) + b"]"
+        end += b"," + self._fields(settings, bool(tools), turns)[1:]
+        return join_items(b'{"messages":[', [*body.pieces, *_messages(turns, mark, bool(additions))], end)
 
     def _fields(self, settings: Mapping[str, Any], tools: bool, turns: list[Turn]) -> bytes:
         fields: dict[str, Any] = {
@@ -105,69 +96,97 @@ class MessageEncoder:
     def _tools(self, request: ModelRequest, settings: Mapping[str, Any]) -> list[bytes]:
         hosted: Any = settings.get("hosted_tools") or ()
         strict = bool(settings.get("strict_tools"))
-        source = (request.tools, tuple(hosted), strict)
-        known = request.cache.get((self, "tools"))
-        if known is None or known[0] != source:
-            made = [to_json(_tool(tool, strict), "tools") for tool in request.tools]
-            known = request.cache[self, "tools"] = (
-                source,
-                [*made, *(to_json(tool, "hosted_tools") for tool in hosted)],
-            )
-        return cast("list[bytes]", known[1])
+        tools = request.tools
 
-    def _layout(self, request: ModelRequest) -> _Progress:
-        """All messages laid out, going on where the last request with this cache ended."""
-        progress: _Progress | None = request.cache.get((self, "layout"))
-        if progress is None or request.messages[: len(progress.messages)] != progress.messages:
-            progress = request.cache[self, "layout"] = _Progress()
-        names = frozenset(tool.name for tool in request.tools)
-        for message in request.messages[len(progress.messages) :]:
-            self._add(message, progress, request.cache, names)
-        progress.messages = request.messages
-        return progress
+        def make() -> list[bytes]:
+            own = [to_json(_tool(tool, strict), "tools") for tool in tools]
+            return [*own, *(to_json(tool, "hosted_tools") for tool in hosted)]
 
-    def _add(self, message: Message, progress: _Progress, cache: dict[Any, Any], names: Set[str]) -> None:
-        known: _Encoded | None = cache.get((self, message.id))
-        if known is None or known.source is not message or not progress.used.isdisjoint(known.wires):
-            known = cache[self, message.id] = self._message(message, names, progress.used)
-        layout = progress.layout
-        progress.leading = progress.leading and message.role == "system"
-        if progress.leading:
-            progress.system += [block.data for block in known.blocks]
-        elif message.role == "assistant":
-            progress.used |= known.wires
-            layout.assistant(known.blocks, known.ids)
-        elif message.role == "tool":
-            self._results(message, known, layout)
-        else:
-            layout.user(known.blocks)
+        return made_once(request.cache, (self, "tools"), (tools, tuple(hosted), strict), make)
 
-    def _results(self, message: Message, known: _Encoded, layout: Layout) -> None:
-        for result in message.results:
-            id = layout.wire_id(result.call)
-            if id is None:
-                continue
-            data = known.results.get((result.call, id))
-            if data is None:
-                data = result_block(result, id)
-                cast("dict[tuple[str, str], bytes]", known.results)[result.call, id] = data
-            layout.result(result.call, data)
+    def _layout(self, request: ModelRequest) -> tuple[_Body, Layout, list[bytes]]:
+        """All messages: what is settled of them, the rest laid out, and the blocks of those that are instructions."""
+        names = made_once(request.cache, (self, "names"), request.tools, lambda: odd_names(request.tools))
+        body = grown_body(request.cache, self, names, lambda: _Body(names))
+        messages = request.messages
+        settled, _ = body.resume(messages)
+        leading = next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
+        body.ids.cut(settled)
+        layout = self._laid_out(body, messages, start := max(settled, leading), names)
+        if body.ids.late:
+            # What was left out for good has to be there after all.
+            body.restart()
+            body.ids.cut(0)
+            layout = self._laid_out(body, messages, start := leading, names)
+        _settle(body, layout, messages, start)
+        system = [block.data for message in messages[:leading] for block in self._blocks(body, message, {}, names)]
+        return body, layout, system
 
-    def _message(self, message: Message, names: Set[str], used: Set[str]) -> _Encoded:
-        match message.role:
-            case "assistant":
-                ids = _wire_ids(message.calls, used)
-                blocks = assistant_blocks(message.parts, ids, names, self._family)
-                return _Encoded(message, blocks, ids, frozenset(ids.values()))
-            case "tool":
-                return _Encoded(message)
-            case "system":
-                return _Encoded(message, (text_block(message.text),) if message.text.strip() else ())
-            case "user":
-                return _Encoded(message, user_blocks(message.parts))
+    def _laid_out(self, body: _Body, messages: tuple[Message, ...], start: int, names: frozenset[str]) -> Layout:
+        ids = body.ids
+        layout = Layout(ids, begun=bool(body.pieces))
+        for number, message in enumerate(messages[start:], start):
+            if message.role == "assistant":
+                layout.before_assistant(number)
+                wire_ids = _wire_ids(message.calls, ids.calls)
+                layout.assistant(self._blocks(body, message, wire_ids, names), wire_ids, number)
+                ids.calls |= dict.fromkeys(wire_ids.values(), number)
+            elif message.role == "tool":
+                _add_results(body, message, layout)
+            else:
+                layout.user(self._blocks(body, message, {}, names))
+        return layout
+
+    def _blocks(self, body: _Body, message: Message, ids: Mapping[str, str], names: frozenset[str]) -> tuple[Sent, ...]:
+        return body.remember((message,), lambda: self._message(message, ids, names), ids)
+
+    def _message(self, message: Message, ids: Mapping[str, str], names: frozenset[str]) -> tuple[Sent, ...]:
+        if message.role == "assistant":
+            return assistant_blocks(message.parts, ids, names, self._family)
+        if message.role == "user":
+            return user_blocks(message.parts)
+        return (text_block(message.text),) if message.text.strip() else ()
 
 
-def _wire_ids(calls: tuple[ToolCall, ...], used: Set[str]) -> dict[str, str]:
+def _add_results(body: _Body, message: Message, layout: Layout) -> None:
+    # The first result of a call counts.
+    results = {result.call: result for result in reversed(message.results)}
+    ids = {call: id for call in results if (id := layout.wire_id(call)) is not None}
+
+    def make() -> dict[str, bytes]:
+        return {call: result_block(results[call], id) for call, id in ids.items()}
+
+    for call, data in body.remember((message,), make, ids).items():
+        layout.result(call, data)
+
+
+def _settle(body: _Body, layout: Layout, messages: tuple[Message, ...], start: int) -> None:
+    """Settle the exchanges that no later message changes: of the messages from ``start`` on only their bytes are kept.
+
+    An exchange with a use that a later one answers is settled with that, so that both are there or neither is.
+    """
+    ids, closed = body.ids, layout.closed
+    turns: list[Turn] = []
+    settled = answered = 0
+    for number, exchange in enumerate(closed[:-_UNSETTLED], _UNSETTLED):
+        turns += exchange.turns
+        answered = max([answered, *(ids.answers.get(use, 0) for use in _uses(exchange.turns))])
+        if answered >= exchange.end:
+            continue
+        ids.dropped |= {use: ids.uses[use] for use in _uses(turns) if use not in ids.answers}
+        body.pieces.append(b",".join(layout.answered(turn).encoded() for turn in turns))
+        body.settle(exchange.end, None, needs=closed[number].end + 1)
+        turns, settled = [], number - _UNSETTLED + 1
+    if settled:
+        body.forget(messages[start : closed[settled - 1].end])
+        del closed[:settled]
+
+
+def _uses(turns: list[Turn]) -> list[str]:
+    return [block.use for turn in turns for block in turn.blocks if block.use]
+
+
+def _wire_ids(calls: tuple[ToolCall, ...], used: Container[str]) -> dict[str, str]:
     """For each call's own id the one that is sent, unique in the request: the provider's if possible."""
     ids, taken = dict[str, str](), set[str]()
     for call in calls:
@@ -199,13 +218,9 @@ def _marked(blocks: list[bytes], mark: bytes) -> list[bytes]:
 
 def _messages(turns: list[Turn], mark: bytes, added: bool) -> list[bytes]:
     """The turns as bytes; the ends of the last two turns of a person are marked, as a later request finds them again."""
-    made = [turn.encoded() for turn in turns]
-    if mark:
-        asked = [number for number in range(len(turns)) if turns[number].role == "user"][-2:]
-        for number in asked:
-            blocks = [block.data for block in turns[number].blocks]
-            # What only this request has is not worth keeping.
-            extra = [blocks.pop()] if added and number == asked[-1] else []
-            if blocks:
-                made[number] = joined("user", _marked(blocks, mark) + extra)
-    return made
+    asked = [number for number, turn in enumerate(turns) if turn.role == "user"][-2:]
+    return [
+        # What only this request has is not worth keeping.
+        turn.encoded(mark if number in asked else b"", unmarked=int(added and number == asked[-1]))
+        for number, turn in enumerate(turns)
+    ]

@@ -10,8 +10,9 @@ from turnstate_states.content import ToolResult
 
 from ..wire.encoding import EMPTY
 from .encode_parts import Sent, result_block, text_block
+from .used_ids import UsedIds
 
-__all__ = ["GO_ON", "Layout", "Turn", "joined"]
+__all__ = ["GO_ON", "Exchange", "Layout", "Turn"]
 
 GO_ON = "(continue)"
 """What a person is made to say where the last word is the model's: models refuse to go on with a text of theirs."""
@@ -19,64 +20,66 @@ GO_ON = "(continue)"
 _MISSING = ToolResult("", "not run: no result was recorded", "not-run")
 
 
-@attrs.define
+@attrs.frozen
 class Turn:
     """One message on the wire; ``results`` tells how many results a user's turn begins with."""
 
     role: str
     blocks: list[Sent]
     results: int = 0
-    data: bytes = b""
 
-    def encoded(self) -> bytes:
-        """The turn as bytes, made once."""
-        if not self.data:
-            self.data = joined(self.role, [block.data for block in self.blocks])
-        return self.data
+    def encoded(self, mark: bytes = b"", unmarked: int = 0) -> bytes:
+        """The turn as bytes.
+
+        Args:
+            mark: ends the last block that takes one.
+            unmarked: how many blocks at the end take none.
+        """
+        blocks = [block.data for block in self.blocks]
+        last = len(blocks) - 1 - unmarked
+        if mark and last >= 0:
+            blocks[last] = blocks[last][:-1] + mark
+        return b'{"role":"%b","content":[%b]}' % (self.role.encode(), b",".join(blocks))
 
 
-def joined(role: str, blocks: Iterable[bytes]) -> bytes:
-    """A turn as bytes."""
-    return b'{"role":"%b","content":[%b]}' % (role.encode(), b",".join(blocks))
+@attrs.frozen
+class Exchange:
+    """Turns that nothing is added to: what the model said and what was answered.
+
+    ``end`` is the number of messages up to there.
+    """
+
+    turns: list[Turn]
+    end: int
 
 
 class Layout:
     """Takes messages in order and merges neighbours; results come first in the user's turn after their calls.
 
-    It grows with the conversation: what a further message costs does not depend on those before it.
+    Args:
+        ids: those that are in use; the layout adds to them.
+        begun: whether exchanges come before what is laid out here.
     """
 
-    def __init__(self) -> None:
-        self._turns: list[Turn] = []
+    def __init__(self, ids: UsedIds, *, begun: bool) -> None:
+        self.closed: list[Exchange] = []
+        self._ids = ids
+        self._begun = begun
         self._said: list[Sent] = []
         self._open: dict[str, str] = {}
         self._found: dict[str, bytes] = {}
         self._content: list[Sent] = []
-        self._uses: set[str] = set()
-        self._answers: set[str] = set()
 
-    def assistant(self, blocks: Iterable[Sent], ids: Mapping[str, str]) -> None:
-        """Add what the model said, with the ids of its calls."""
+    def before_assistant(self, number: int) -> None:
+        """Close the exchange if it was answered; ``number`` is how many messages come before what the model says next."""
         if self._open or self._content:
-            self._turns += self._rest([])
+            self.closed.append(Exchange(self._rest([]), number))
             self._said, self._open, self._found, self._content = [], {}, {}, []
-        for block in blocks:
-            if not block.hosted or self._fits(block):
-                self._said.append(block)
-        self._open.update(ids)
 
-    def _fits(self, block: Sent) -> bool:
-        """Whether a hosted block may stand here: a use once, an answer once and after its use."""
-        if block.use:
-            fits = block.use not in self._uses
-            self._uses.add(block.use)
-            return fits
-        if block.answer:
-            fits = block.answer in self._uses and block.answer not in self._answers
-            if fits:
-                self._answers.add(block.answer)
-            return fits
-        return True
+    def assistant(self, blocks: Iterable[Sent], ids: Mapping[str, str], number: int) -> None:
+        """Add what the model said in the message of this number, with the ids of its calls."""
+        self._said += (block for block in blocks if not block.hosted or self._ids.fits(block.use, block.answer, number))
+        self._open.update(ids)
 
     def wire_id(self, call: str) -> str | None:
         """The id that was sent for a call whose result is awaited; None if it is not."""
@@ -92,10 +95,8 @@ class Layout:
 
     def turns(self, added: list[Sent]) -> list[Turn]:
         """All turns and what is added to this request only, valid for the API: the first turn is a user's."""
-        turns = self._turns + self._rest(added)
-        if not turns or turns[0].role != "user":
-            turns.insert(0, Turn("user", [text_block(EMPTY)]))
-        if self._uses - self._answers:
+        turns = [turn for exchange in self.closed for turn in exchange.turns] + self._rest(added)
+        if self._ids.unanswered:
             turns = self._paired(turns)
         last = turns[-1]
         if last.role == "assistant" and not last.blocks[-1].hosted:
@@ -106,11 +107,14 @@ class Layout:
         """The turns that are not closed yet."""
         content = self._content + added
         turns: list[Turn] = []
-        if self._said or self._open or (self._turns and self._turns[-1].role == "user" and content):
+        first = not self._begun and not self.closed
+        if self._said or self._open or (content and not first):
             turns.append(Turn("assistant", _sound(self._said)))
         results = [Sent(self._found.get(call) or result_block(_MISSING, id)) for call, id in self._open.items()]
         if results or content:
             turns.append(Turn("user", results + content, len(results)))
+        if first and (not turns or turns[0].role != "user"):
+            turns.insert(0, Turn("user", [text_block(EMPTY)]))
         return turns
 
     def _paired(self, turns: list[Turn]) -> list[Turn]:
@@ -118,12 +122,11 @@ class Layout:
         rest = turns[-2:]
         waiting = rest[-1].role == "assistant" or len(rest[-1].blocks) == rest[-1].results
         last = next((turn for turn in reversed(rest) if turn.role == "assistant"), None) if waiting else None
-        return [self._whole(turn, turn is last) for turn in turns]
+        return [turn if turn is last else self.answered(turn) for turn in turns]
 
-    def _whole(self, turn: Turn, waiting: bool) -> Turn:
-        if turn.role == "user":
-            return turn
-        kept = [block for block in turn.blocks if not block.use or block.use in self._answers or waiting]
+    def answered(self, turn: Turn) -> Turn:
+        """The turn without uses that the provider never answered."""
+        kept = [block for block in turn.blocks if not block.use or block.use in self._ids.answers]
         return turn if len(kept) == len(turn.blocks) else Turn("assistant", _sound(kept))
 
 

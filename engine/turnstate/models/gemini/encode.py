@@ -1,12 +1,12 @@
 """A request to Gemini as bytes. Nothing here does I/O.
 
-What a message became is kept in the request's cache, so a step encodes only what is new.
+What messages became is kept in the request's cache, so a step encodes only what is new.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import attrs
 import msgspec
@@ -15,7 +15,8 @@ from turnstate_states.content import Text, ToolCall, clean_text
 from turnstate_states.transcript import Message
 
 from ..base import ModelRequest, ToolDefinition
-from ..wire.encoding import EMPTY, added_text, tool_head
+from ..wire.encoding import EMPTY, added_text, made_once, odd_names, tool_head
+from ..wire.grown_body import GrownBody, grown_body
 from ..wire.json_values import to_json
 from .encode_parts import UNSIGNED, model_parts, own_fields, result_part, shown_parts, wire_name
 from .settings import check_gemini_settings, make_fields, thinks_by_level
@@ -25,13 +26,22 @@ __all__ = ["GeminiEncoder"]
 _json = msgspec.json.Encoder()
 _Wire = tuple[str, str]
 """A call's name and id on the wire."""
+_Role = Literal["user", "model"]
+_OPENINGS: Mapping[_Role, bytes] = {"user": b'{"role":"user","parts":[', "model": b'{"role":"model","parts":['}
+_CHANGES: Mapping[_Role, bytes] = {role: b"]}," + opening for role, opening in _OPENINGS.items()}
+
+
+class _State(NamedTuple):
+    """The role of the content that is open, and the last calls."""
+
+    role: _Role | None
+    calls: Mapping[str, _Wire]
 
 
 @attrs.frozen
 class _Encoded:
-    """What a message became; it counts only for the very same message object. ``after`` follows the whole batch."""
+    """What a message became. ``after`` follows the whole batch."""
 
-    source: object
     data: bytes
     after: bytes = b""
     calls: Mapping[str, _Wire] = attrs.field(factory=dict[str, _Wire])
@@ -58,14 +68,15 @@ class GeminiEncoder:
         Raises:
             InvalidInput: a setting of the request, or a tool's parameters, cannot be sent.
         """
-        head = b'{"contents":[' + self._contents(request) + b"]"
+        end = b"]}]"
         if request.instructions.strip():
             instructions = {"parts": [{"text": clean_text(request.instructions)}]}
-            head += b',"systemInstruction":' + _json.encode(instructions)
+            end += b',"systemInstruction":' + _json.encode(instructions)
         if tools := self._tools(request):
-            head += b',"tools":' + tools
+            end += b',"tools":' + tools
         fields = self._fields(request)
-        return head + (b"," + fields[1:] if len(fields) > 2 else b"}")
+        end += b"," + fields[1:] if len(fields) > 2 else b"}"
+        return b"".join([b'{"contents":[', *self._contents(request), end])
 
     def _fields(self, request: ModelRequest) -> bytes:
         settings = self._settings
@@ -75,52 +86,59 @@ class GeminiEncoder:
         return to_json(fields, "settings")
 
     def _tools(self, request: ModelRequest) -> bytes:
-        known: _Encoded | None = request.cache.get((self, "tools"))
-        if known is not None and known.source == request.tools:
-            return known.data
-        tools: list[Any] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}] if request.tools else []
-        tools += self._extra.get("tools") or []
-        data = to_json(tools, "tools") if tools else b""
-        request.cache[self, "tools"] = _Encoded(request.tools, data)
-        return data
+        def make() -> bytes:
+            tools: list[Any] = [{"functionDeclarations": [*map(_tool, request.tools)]}] if request.tools else []
+            tools += self._extra.get("tools") or []
+            return to_json(tools, "tools") if tools else b""
 
-    def _contents(self, request: ModelRequest) -> bytes:
-        """Neighbours of one role are one content, so that roles alternate and the results of a batch are together."""
-        contents: list[tuple[str, list[bytes]]] = []
-        for role, data in self._parts(request):
-            if not contents and role == "model":
-                contents.append(("user", [_text(EMPTY)]))
-            if contents and contents[-1][0] == role:
-                contents[-1][1].append(data)
-            else:
-                contents.append((role, [data]))
-        if not contents:
-            contents.append(("user", [_text(EMPTY)]))
-        return b",".join(
-            b'{"role":"' + role.encode() + b'","parts":[' + b",".join(parts) + b"]}" for role, parts in contents
-        )
+        return made_once(request.cache, (self, "tools"), request.tools, make)
 
-    def _parts(self, request: ModelRequest) -> Iterable[tuple[str, bytes]]:
-        cache, names = request.cache, frozenset(tool.name for tool in request.tools)
-        calls: Mapping[str, _Wire] = {}
+    def _contents(self, request: ModelRequest) -> list[bytes]:
+        """The contents, of which the last is left open. Neighbours of one role are one content.
+
+        So roles alternate, and the results of a batch are together.
+        """
+        names = made_once(request.cache, (self, "names"), request.tools, lambda: odd_names(request.tools, wire_name))
+        body = grown_body(request.cache, self, names, lambda: GrownBody[_State](names, _State(None, {})))
+        role, after = self._grow(body, request.messages, names)
+        if additions := added_text(request):
+            after.append(_text(additions))
+        last: list[bytes] = []
+        for data in after if after or role else [_text(EMPTY)]:
+            role = _add(last, role, "user", data)
+        return [*body.pieces, *last]
+
+    def _grow(
+        self, body: GrownBody[_State], messages: tuple[Message, ...], names: frozenset[str]
+    ) -> tuple[_Role | None, list[bytes]]:
+        """Encode what is new.
+
+        Returns:
+            The role of the content that is open, and the pictures that follow a batch. It is not settled before it ends.
+        """
+        settled, (role, calls) = body.resume(messages)
         after: list[bytes] = []
-        for message in request.messages:
-            known: _Encoded | None = cache.get((self, message.id))
-            if known is None or known.source is not message:
-                known = cache[self, message.id] = self._message(message, calls, names)
-            if after and message.role != "tool":
-                yield "user", b",".join(after)
-                after.clear()
+        for number, message in enumerate(messages[settled:], settled + 1):
+            if message.role != "tool":
+                for data in after:
+                    role = _add(body.pieces, role, "user", data)
+                after = []
+            known = self._encoded(body, message, calls, names)
             if message.role == "assistant":
                 calls = known.calls
             if known.data:
-                yield "model" if message.role == "assistant" else "user", known.data
+                role = _add(body.pieces, role, "model" if message.role == "assistant" else "user", known.data)
             if known.after:
                 after.append(known.after)
-        if after:
-            yield "user", b",".join(after)
-        if additions := added_text(request):
-            yield "user", _text(additions)
+            if not after:
+                body.settle(number, _State(role, calls))
+        return role, after
+
+    def _encoded(
+        self, body: GrownBody[_State], message: Message, calls: Mapping[str, _Wire], names: frozenset[str]
+    ) -> _Encoded:
+        context = calls if message.role == "tool" else None
+        return body.remember((message,), lambda: self._message(message, calls, names), context)
 
     def _message(self, message: Message, calls: Mapping[str, _Wire], names: frozenset[str]) -> _Encoded:
         match message.role:
@@ -130,19 +148,19 @@ class GeminiEncoder:
                 return self._results(message, calls)
             case "system":
                 # There is no such role among the contents, and the instructions come before all of them.
-                return _Encoded(message, _joined(shown_parts([Text(message.text)])))
+                return _Encoded(_joined(shown_parts([Text(message.text)])))
             case "user":
-                return _Encoded(message, _joined(shown_parts(message.parts)))
+                return _Encoded(_joined(shown_parts(message.parts)))
 
     def _assistant(self, message: Message, names: frozenset[str]) -> _Encoded:
         parts = model_parts(message.parts, names)
         calls: dict[str, _Wire] = {}
         for call in message.calls:
-            calls[call.id] = (wire_name(call, names), call.provider_id if own_fields(call) is not None else "")
+            calls[call.id] = (wire_name(call.name, names), call.provider_id if own_fields(call) is not None else "")
         if self._new and message.calls and self._unsigned(message, message.calls[0]):
             first = next(part for part in parts if "functionCall" in part)
             first.setdefault("thoughtSignature", UNSIGNED)
-        return _Encoded(message, _joined(parts), b"", calls)
+        return _Encoded(_joined(parts), b"", calls)
 
     def _unsigned(self, message: Message, call: ToolCall) -> bool:
         """Whether the first call of a message was made where no signatures are."""
@@ -156,7 +174,16 @@ class GeminiEncoder:
             wire, pictures = result_part(result, name, id, with_images=self._new)
             results.append(wire)
             after += pictures
-        return _Encoded(message, _joined(results), _joined(after))
+        return _Encoded(_joined(results), _joined(after))
+
+
+def _add(pieces: list[bytes], role: _Role | None, wanted: _Role, data: bytes) -> _Role:
+    """Add parts to the content that is open, if it has their role, or else to a new one; returns their role."""
+    if role is None and wanted == "model":
+        role = _add(pieces, role, "user", _text(EMPTY))
+    pieces.append(b"," if role == wanted else _CHANGES[wanted] if role else _OPENINGS[wanted])
+    pieces.append(data)
+    return wanted
 
 
 def _joined(parts: Iterable[Mapping[str, Any]]) -> bytes:

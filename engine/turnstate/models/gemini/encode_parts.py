@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import mimetypes
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
@@ -84,7 +84,7 @@ def _model_part(part: Part, names: frozenset[str]) -> dict[str, Any] | None:
 
 
 def _call(call: ToolCall, fields: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    wire: dict[str, Any] = {"name": wire_name(call, names), "args": msgspec.Raw(object_arguments(call.arguments))}
+    wire: dict[str, Any] = {"name": wire_name(call.name, names), "args": msgspec.Raw(object_arguments(call.arguments))}
     if call.provider_id and own_fields(call) is not None:
         wire["id"] = call.provider_id
     known = fields.get("functionCall")
@@ -92,11 +92,11 @@ def _call(call: ToolCall, fields: Mapping[str, Any], names: frozenset[str]) -> d
     return {"functionCall": {**(known if isinstance(known, Mapping) else {}), **wire}, **more}
 
 
-def wire_name(call: ToolCall, names: frozenset[str]) -> str:
+def wire_name(name: str, names: Set[str]) -> str:
     """A call's name; one that the model made up must not make every later request invalid."""
-    if call.name in names or _NAME.fullmatch(call.name):
-        return call.name
-    return re.sub("[^A-Za-z0-9_.-]|^(?![A-Za-z_])", "_", call.name)[:64] if call.name else "unnamed"
+    if name in names or _NAME.fullmatch(name):
+        return name
+    return re.sub("[^A-Za-z0-9_.-]|^(?![A-Za-z_])", "_", name)[:64] if name else "unnamed"
 
 
 def result_part(

@@ -1,13 +1,12 @@
 """A request to a Chat Completions server as bytes. Nothing here does I/O.
 
-What a message became is kept in the request's cache, so a step encodes only what is new.
+What messages became is kept in the request's cache, so a step encodes only what is new.
 """
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import attrs
@@ -17,7 +16,17 @@ from turnstate_states.content import Part, Reasoning, ToolCall, clean_text, text
 from turnstate_states.transcript import Message
 
 from ..base import ModelRequest, ToolDefinition
-from ..wire.encoding import EMPTY, added_text, object_arguments, own_id, sound_name, tool_head
+from ..wire.encoding import (
+    EMPTY,
+    added_text,
+    made_once,
+    object_arguments,
+    odd_names,
+    own_id,
+    sound_name,
+    tool_head,
+)
+from ..wire.grown_body import GrownBody, grown_body, join_items
 from ..wire.json_values import to_json
 from . import PROTOCOL
 from .said import Content, content_of, said
@@ -30,15 +39,17 @@ _ONLY_WITH_TOOLS = ("tool_choice", "parallel_tool_calls")
 _json = msgspec.json.Encoder()
 
 
+_Ids = Mapping[str, str]
+"""For each call's own id the one that is sent."""
+
+
 @attrs.frozen
 class _Encoded:
-    """What a message became; it counts only for the very same message object."""
+    """What a message became; ``ids`` are those of its calls, ``pictures`` whether a person's message has to show some."""
 
-    source: object
     data: bytes
-    ids: Mapping[str, str]
+    ids: _Ids = attrs.field(factory=dict[str, str])
     pictures: bool = False
-    more: Sequence[Message] = ()
 
 
 class ChatEncoder:
@@ -75,10 +86,8 @@ class ChatEncoder:
             InvalidInput: a setting of the request, or a tool's parameters, cannot be sent.
         """
         tools = self._tools(request) if request.tools else b""
-        head = b'{"messages":[' + b",".join(self._messages(request)) + b"]"
-        if tools:
-            head += b',"tools":' + tools
-        return head + b"," + self._fields(request)[1:]
+        end = b"]" + (b',"tools":' + tools if tools else b"")
+        return join_items(b'{"messages":[', self._messages(request), end + b"," + self._fields(request)[1:])
 
     def _fields(self, request: ModelRequest) -> bytes:
         settings = {**self._settings, **check_chat_settings(request.settings)} if request.settings else self._settings
@@ -89,58 +98,63 @@ class ChatEncoder:
         return to_json({name: value for name, value in fields.items() if value is not None}, "settings")
 
     def _tools(self, request: ModelRequest) -> bytes:
-        known = request.cache.get((self, "tools"))
-        if known is not None and known.source == request.tools:
-            return cast("_Encoded", known).data
-        data = to_json([_tool(tool) for tool in request.tools], "tools")
-        request.cache[self, "tools"] = _Encoded(request.tools, data, {})
-        return data
+        tools = request.tools
+        return made_once(request.cache, (self, "tools"), tools, lambda: to_json([*map(_tool, tools)], "tools"))
 
-    def _messages(self, request: ModelRequest) -> Iterable[bytes]:
-        if request.instructions.strip():
-            yield _plain("system", request.instructions)
-        cache, names = request.cache, frozenset(tool.name for tool in request.tools)
-        ids: Mapping[str, str] = {}
+    def _messages(self, request: ModelRequest) -> list[bytes]:
+        names = made_once(request.cache, (self, "names"), request.tools, lambda: odd_names(request.tools))
+        body = grown_body(request.cache, self, names, lambda: GrownBody[_Ids](names, {}))
+        run = self._grow(body, request.messages, names)
+        first = [_plain("system", request.instructions)] if request.instructions.strip() else []
+        # Many chat templates refuse a system message at the end; a person's is accepted everywhere.
+        if added := added_text(request):
+            last = [said([*map(_content, run), clean_text(added)])]
+        else:
+            last = [self._said(body, run)] if run else []
+        return [*first, *body.pieces, *last]
+
+    def _grow(self, body: GrownBody[_Ids], messages: tuple[Message, ...], names: frozenset[str]) -> list[Message]:
+        """Encode what is new; the state is the ids of the last calls.
+
+        Returns:
+            What a person's message at the end has to hold. It is not settled, since what follows may join it.
+        """
+        settled, ids = body.resume(messages)
         run: list[Message] = []
-        for message in request.messages:
+        for number, message in enumerate(messages[settled:], settled + 1):
             role = message.role
             if role == "user":
                 run.append(message)
                 continue
             if run and role != "tool":
-                yield self._said(run, cache)
+                body.pieces.append(self._said(body, run))
                 run = []
-            known: _Encoded | None = cache.get((self, message.id))
-            if known is None or known.source is not message:
-                known = cache[self, message.id] = self._message(message, ids, names)
+            known = self._encoded(body, message, ids, names)
             if role == "assistant":
                 ids = known.ids
             elif known.pictures:
                 run.append(message)
             if known.data:
-                yield known.data
-        # Many chat templates refuse a system message at the end; a person's is accepted everywhere.
-        if added := added_text(request):
-            yield said([*map(_content, run), clean_text(added)])
-        elif run:
-            yield self._said(run, cache)
+                body.pieces.append(known.data)
+            if not run:
+                body.settle(number, ids)
+        return run
 
-    def _said(self, run: list[Message], cache: dict[Any, Any]) -> bytes:
+    def _said(self, body: GrownBody[_Ids], run: list[Message]) -> bytes:
         """Neighbouring messages of a person, and pictures of tools, which only a person's message can hold, as one."""
-        first, *more = run
-        key = (self, first.id) if first.role == "user" else (self, first.id, "pictures")
-        known: _Encoded | None = cache.get(key)
-        if known is None or known.source is not first or not _same(known.more, more):
-            known = cache[key] = _Encoded(first, said([*map(_content, run)]), {}, more=more)
-        return known.data
+        return body.remember(run, lambda: said([*map(_content, run)]), kind="said")
 
-    def _message(self, message: Message, ids: Mapping[str, str], names: frozenset[str]) -> _Encoded:
+    def _encoded(self, body: GrownBody[_Ids], message: Message, ids: _Ids, names: frozenset[str]) -> _Encoded:
+        context = ids if message.role == "tool" else None
+        return body.remember((message,), lambda: self._message(message, ids, names), context)
+
+    def _message(self, message: Message, ids: _Ids, names: frozenset[str]) -> _Encoded:
         if message.role == "assistant":
             return self._assistant(message, names)
         if message.role == "tool":
             pictures = any(result.images for result in message.results)
-            return _Encoded(message, b",".join(_results(message, ids)), {}, pictures)
-        return _Encoded(message, _plain("system", message.text), {})
+            return _Encoded(b",".join(_results(message, ids)), pictures=pictures)
+        return _Encoded(_plain("system", message.text))
 
     def _assistant(self, message: Message, names: frozenset[str]) -> _Encoded:
         calls, text = message.calls, text_of(message.parts)
@@ -151,7 +165,7 @@ class ChatEncoder:
         if calls:
             wire["tool_calls"] = [_call(call, ids[call.id], names) for call in calls]
         self._give_back(message.parts, wire)
-        return _Encoded(message, _json.encode(wire), ids)
+        return _Encoded(_json.encode(wire), ids)
 
     def _give_back(self, parts: Iterable[Part], wire: dict[str, Any]) -> None:
         thoughts = [part for part in parts if isinstance(part, Reasoning)]
@@ -170,11 +184,6 @@ def _content(message: Message) -> Content:
     if message.role != "tool":
         return content_of(message.parts)
     return content_of([image for result in message.results for image in result.images])
-
-
-def _same(some: Sequence[Message], others: Sequence[Message]) -> bool:
-    """Whether these are the very same messages."""
-    return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
 def _plain(role: str, text: str) -> bytes:
@@ -199,7 +208,7 @@ def _call(call: ToolCall, wire_id: str, names: frozenset[str]) -> dict[str, Any]
     return {"id": wire_id, "type": "function", "function": function}
 
 
-def _results(message: Message, ids: Mapping[str, str]) -> Iterable[bytes]:
+def _results(message: Message, ids: _Ids) -> Iterable[bytes]:
     for result in message.results:
         text = result.text if result.text.strip() else EMPTY
         wire_id = ids.get(result.call) or own_id(result.call)

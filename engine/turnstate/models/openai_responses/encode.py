@@ -1,12 +1,12 @@
 """A request to a Responses server as bytes. Nothing here does I/O.
 
-What a message became is kept in the request's cache, so a step encodes only what is new.
+What messages became is kept in the request's cache, so a step encodes only what is new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, cast
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -14,7 +14,8 @@ from turnstate_states.content import clean_text
 from turnstate_states.transcript import Message
 
 from ..base import ModelRequest, ToolDefinition
-from ..wire.encoding import added_text, tool_head
+from ..wire.encoding import added_text, made_once, odd_names, tool_head
+from ..wire.grown_body import GrownBody, grown_body, join_items
 from ..wire.json_values import to_json
 from .encode_parts import AssistantItems, CallIds, plain, result_item, user_content
 from .settings import check_responses_settings, fields_of, is_strict
@@ -22,22 +23,18 @@ from .settings import check_responses_settings, fields_of, is_strict
 __all__ = ["ResponsesEncoder"]
 
 
-class _Way(NamedTuple):
-    """How a request gives items back."""
+class _Source(NamedTuple):
+    """What items depend on besides the messages: names of tools, and how a request gives items back."""
 
+    names: frozenset[str]
     stored: bool
     with_ids: bool
 
 
-_ANY_WAY = _Way(stored=False, with_ids=False)
-
-
 @attrs.frozen
 class _Encoded:
-    """What a message became; it counts only for the very same message object and the same way of giving it back."""
+    """What a message became; ``ids`` are those of its calls."""
 
-    source: object
-    way: _Way
     data: bytes
     ids: CallIds
 
@@ -73,44 +70,47 @@ class ResponsesEncoder:
         fields = {**fields_of(self._model, settings, tools=bool(request.tools or hosted)), **self._extra}
         if request.instructions.strip():
             fields["instructions"] = clean_text(request.instructions)
-        body = to_json({name: value for name, value in fields.items() if value is not None}, "settings")
-        way = _Way(stored=fields.get("store") is not False, with_ids=settings.get("item_ids") is not False)
-        items = b",".join(self._input(request, way))
-        head = b'{"input":[' + items + b"]"
+        rest = to_json({name: value for name, value in fields.items() if value is not None}, "settings")
+        end = b"]"
         if request.tools or hosted:
-            head += b',"tools":' + self._tools(request, list(hosted), strict=settings.get("strict_tools") is not False)
-        return head + b"," + body[1:]
+            end += b',"tools":' + self._tools(request, list(hosted), strict=settings.get("strict_tools") is not False)
+        names = made_once(request.cache, (self, "names"), request.tools, lambda: odd_names(request.tools))
+        source = _Source(names, stored=fields.get("store") is not False, with_ids=settings.get("item_ids") is not False)
+        return join_items(b'{"input":[', self._input(request, source), end + b"," + rest[1:])
 
     def _tools(self, request: ModelRequest, hosted: list[Any], *, strict: bool) -> bytes:
-        source = (request.tools, hosted, strict)
-        known = request.cache.get((self, "tools"))
-        if known is not None and known.source == source:
-            return cast("_Encoded", known).data
-        data = to_json([*(_tool(tool, strict=strict) for tool in request.tools), *hosted], "tools")
-        request.cache[self, "tools"] = _Encoded(source, _ANY_WAY, data, {})
-        return data
+        tools = request.tools
 
-    def _input(self, request: ModelRequest, way: _Way) -> Iterable[bytes]:
-        cache, names = request.cache, frozenset(tool.name for tool in request.tools)
-        ids: CallIds = {}
-        for message in request.messages:
-            key = (self, message.id)
-            known: _Encoded | None = cache.get(key)
-            if known is None or known.source is not message or known.way != way:
-                known = cache[key] = self._message(message, ids, names, way)
+        def make() -> bytes:
+            return to_json([*(_tool(tool, strict=strict) for tool in tools), *hosted], "tools")
+
+        return made_once(request.cache, (self, "tools"), (tools, hosted, strict), make)
+
+    def _input(self, request: ModelRequest, source: _Source) -> list[bytes]:
+        body = grown_body(request.cache, self, source, lambda: GrownBody[CallIds](source, {}))
+        settled, ids = body.resume(request.messages)
+        for number, message in enumerate(request.messages[settled:], settled + 1):
+            known = self._encoded(body, message, ids, source)
             if message.role == "assistant":
                 ids = known.ids
             if known.data:
-                yield known.data
-        if additions := added_text(request):
-            # As in Chat Completions: a user message is accepted everywhere.
-            yield to_json(plain("user", additions), "additions")
+                body.pieces.append(known.data)
+            body.settle(number, ids)
+        # As in Chat Completions: a user message is accepted everywhere.
+        additions = added_text(request)
+        return [*body.pieces, to_json(plain("user", additions), "additions")] if additions else body.pieces
 
-    def _message(self, message: Message, ids: CallIds, names: frozenset[str], way: _Way) -> _Encoded:
+    def _encoded(self, body: GrownBody[CallIds], message: Message, ids: CallIds, source: _Source) -> _Encoded:
+        context = ids if message.role == "tool" else None
+        return body.remember((message,), lambda: self._message(message, ids, source), context)
+
+    def _message(self, message: Message, ids: CallIds, source: _Source) -> _Encoded:
         made: CallIds = {}
         match message.role:
             case "assistant":
-                reply = AssistantItems(message.parts, names, self._origin, stored=way.stored, with_ids=way.with_ids)
+                reply = AssistantItems(
+                    message.parts, source.names, self._origin, stored=source.stored, with_ids=source.with_ids
+                )
                 items, made = reply.items(), reply.ids
             case "tool":
                 items = [result_item(result, ids) for result in message.results]
@@ -118,8 +118,7 @@ class ResponsesEncoder:
                 items = [plain("system", message.text)]
             case "user":
                 items = [{"role": "user", "content": user_content(message.parts)}]
-        data = b",".join(to_json(item, "messages") for item in items)
-        return _Encoded(message, way, data, made)
+        return _Encoded(b",".join(to_json(item, "messages") for item in items), made)
 
 
 def _tool(tool: ToolDefinition, *, strict: bool) -> dict[str, Any]:

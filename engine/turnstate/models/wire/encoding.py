@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
-from typing import Any
+from collections.abc import Callable, Iterable, Set
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -12,11 +12,12 @@ from turnstate_states.content import clean_text
 
 from ..base import ModelRequest, ToolDefinition
 
-__all__ = ["EMPTY", "added_text", "object_arguments", "own_id", "sound_name", "tool_head"]
+__all__ = ["EMPTY", "added_text", "made_once", "object_arguments", "odd_names", "own_id", "sound_name", "tool_head"]
 
 EMPTY = "(empty)"
 """Stands for a message without content: servers refuse blank text and empty content, strict templates a missing turn."""
 
+V = TypeVar("V")
 _json = msgspec.json.Encoder()
 
 
@@ -29,6 +30,14 @@ def tool_head(tool: ToolDefinition) -> dict[str, Any]:
     """The name of a tool and what it does, without a blank description."""
     described = {"description": clean_text(tool.description)} if tool.description.strip() else {}
     return {"name": tool.name, **described}
+
+
+def made_once(cache: dict[Any, Any], key: object, source: object, make: Callable[[], V]) -> V:
+    """What was made from a source for the last request with this cache, made anew if it is from another one."""
+    known: tuple[object, object] | None = cache.get(key)
+    if known is None or known[0] != source:
+        known = cache[key] = (source, make())
+    return cast("V", known[1])
 
 
 def own_id(id: str) -> str:
@@ -45,6 +54,15 @@ def sound_name(name: str, names: Set[str], longest: int = 64) -> str:
     if name in names or (len(name) <= longest and re.fullmatch("[A-Za-z0-9_-]+", name)):
         return name
     return re.sub("[^A-Za-z0-9_-]", "_", name)[:64] or "unnamed"
+
+
+def odd_names(tools: Iterable[ToolDefinition], sound: Callable[[str, Set[str]], str] = sound_name) -> frozenset[str]:
+    """The names that calls keep only because a tool has them: with all others a call is encoded the same for any tools.
+
+    >>> odd_names([ToolDefinition("search", "", {}), ToolDefinition("a.b", "", {})])
+    frozenset({'a.b'})
+    """
+    return frozenset(tool.name for tool in tools if sound(tool.name, frozenset()) != tool.name)
 
 
 def object_arguments(text: str) -> bytes:
