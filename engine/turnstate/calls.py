@@ -39,6 +39,7 @@ class CallRunner:
         self._free = trio.Event()
         self._not_begun: list[str] = []
         self._used: dict[str, Usage] = {}
+        self._not_ended: list[str] = []
 
     @property
     def active(self) -> bool:
@@ -69,6 +70,9 @@ class CallRunner:
             call = calls.get(name)
             if call is None or call.settled:
                 task.cancel()
+            elif call.nested is not task.context.nested:
+                task.context.nested = call.nested
+                self._driver.engine.answered(task.context)
         if commit is None:
             return
         if commit.started:
@@ -229,11 +233,12 @@ class CallRunner:
         """End what is left of the agents below calls that are settled; ``calls`` names the tool of each."""
         tools = self._driver.agent.tools.by_name
         # What is no tool any more may have been one.
-        held = [call for call, tool in calls.items() if tool not in tools or hasattr(tools[tool], "agent")]
-        if held:
+        above = [call for call, tool in calls.items() if tool not in tools or hasattr(tools[tool], "agent")]
+        if above or self._not_ended:
             from .nested import end_children
 
-            await end_children(self._driver.store, self._driver.session, held, self._driver.now)
+            above += self._not_ended
+            self._not_ended = await end_children(self._driver.store, self._driver.session, above, self._driver.now)
 
     def left_behind(self) -> Mapping[str, str]:
         """Settled calls, with their tools, below which a process that died may have left something behind.

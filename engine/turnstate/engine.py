@@ -202,6 +202,14 @@ class Engine(Generic[D]):
             return False
         return self._call.cancelled or self._above.told_to_end
 
+    def answered(self, call: ToolContext[Any]) -> None:
+        """Calls nested in one that runs were answered: tell what is below it, where that can hear it already."""
+        from .nested import hand_down
+
+        for engine in self._below:
+            if call is engine._call:
+                hand_down(engine, call)
+
     def call_ends(self, call: ToolContext[Any]) -> None:
         """A call was told to end: have what runs below it start nothing more, before its turn there is told as well."""
         for engine in self._below:

@@ -22,6 +22,7 @@ from turnstate_states.errors import CheckpointError, InvalidInput, Refused, Sess
 from turnstate_states.reports import Stopped
 from turnstate_states.rules import Rules
 from turnstate_states.submissions import Answer, Interrupt, Provide
+from turnstate_states.transcript import Transcript
 from turnstate_states.turn import Call, Decision, Nested, Wants
 
 from .beginning import claimed
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from .agent import Agent
     from .engine import Engine
 
-__all__ = ["AgentTool", "child_session", "delete_session", "end_children"]
+__all__ = ["AgentTool", "child_session", "delete_session", "end_children", "hand_down"]
 
 log = logging.getLogger("turnstate")
 TASK = "task"
@@ -82,6 +83,7 @@ class ChildRun:
         self._task = task
         self._ctx = ctx
         self._above: Engine[Any] = ctx.engine
+        self._begun_by = self._above.driven(ctx.session_id)
         self._id = child_session(ctx.session_id, ctx.call_id)
         self._faults: dict[str, str] = {}
 
@@ -142,8 +144,8 @@ class ChildRun:
 
     async def _end(self, session: Session, turn: Turn[str]) -> Result[str] | None:
         """End the turn with the call above it; its result, if it had come to an end in the same instant."""
-        if self._above.closing or self._above.driven(self._ctx.session_id) is None:
-            return None  # the call is not ended: it goes on another time
+        if self._above.closing or self._above.driven(self._ctx.session_id) is not self._begun_by:
+            return None  # the call is not ended: it begins again
         self._ctx.cancel()
         try:
             await session.interrupt(ENDED)
@@ -158,8 +160,7 @@ class ChildRun:
     async def _count_usage(self, store: Store) -> None:
         with trio.CancelScope(shield=True):  # what the child came to is known by now
             checkpoint = await _checkpoint(store, self._id)
-        if checkpoint is not None:
-            for model, usage in checkpoint.usage.items():
+            for model, usage in () if checkpoint is None else checkpoint.usage.items():
                 self._ctx.count_usage(model, usage)
 
     def _nested(self, call: Call) -> Nested:
@@ -199,6 +200,19 @@ class ChildRun:
             self._faults[call.id] = str(error)
 
 
+def hand_down(engine: Engine[Any], ctx: ToolContext[Any]) -> None:
+    """Give a child that is driven at this moment the answers that came while it worked.
+
+    One that does not get them has them handed down when its call begins again.
+    """
+    driver = engine.driven(child_session(ctx.session_id, ctx.call_id))
+    if driver is None:
+        return
+    for call in ctx.nested:
+        if call.late and call.decision is not None:
+            driver.submit(_said(call, call.decision))
+
+
 def _said(call: Nested, decision: Decision) -> Answer | Provide:
     """An answer as it was given above."""
     id = f"answer:{call.id}"
@@ -224,23 +238,28 @@ async def _checkpoint(store: Store, session: str) -> Checkpoint | None:
     return None if stored is None else codec.decode_checkpoint(stored.checkpoint)
 
 
-async def end_children(store: Store, session: str, calls: Iterable[str], now: Callable[[], float] = time.time) -> None:
+async def end_children(
+    store: Store, session: str, calls: Iterable[str], now: Callable[[], float] = time.time
+) -> list[str]:
     """End what still runs or waits in the children of calls that are settled, and in their children.
 
-    A child that another engine drives at this moment is left to it.
+    Returns:
+        The calls whose children could not be ended now: somebody holds them, or the store failed.
     """
+    left: list[str] = []
     for call in calls:
         child = child_session(session, call)
         try:
             checkpoint = await _checkpoint(store, child)
-            if checkpoint is None or checkpoint.parent != session or _over(checkpoint):
-                continue
-            async with claimed(store, child) as owner:
-                await _end(store, child, owner, now)
+            if checkpoint is not None and checkpoint.parent == session and not _over(checkpoint):
+                async with claimed(store, child) as owner:
+                    await _end(store, child, owner, now)
         except SessionInUse:
-            continue
+            left.append(call)
         except StoreError as error:
             log.warning("the child session %s was not ended with the call above it: %s", child, error)
+            left.append(call)
+    return left
 
 
 def _over(checkpoint: Checkpoint) -> bool:
@@ -277,5 +296,15 @@ async def delete_session(store: Store, session: str, *, owner: str = "") -> Sequ
         if loaded is None or not _over(loaded[0]):
             raise
     # A process that died between the end of a call and that of its child left the child behind.
-    await end_children(store, session, [part.id for message in loaded[1].all() for part in message.calls])
+    await _end_all_below(store, session, loaded[1])
     return await store.delete(session, owner=owner, unfinished=False)
+
+
+async def _end_all_below(store: Store, session: str, transcript: Transcript) -> None:
+    """End all children, also those of children that are over."""
+    calls = [part.id for message in transcript.all() for part in message.calls]
+    await end_children(store, session, calls)
+    for child in (child_session(session, call) for call in calls):
+        loaded = await load(store, child)
+        if loaded is not None and loaded[0].parent == session:
+            await _end_all_below(store, child, loaded[1])

@@ -56,7 +56,9 @@ def agent_of(place: Place) -> Agent[None]:
         return "seen"
 
     calls = (ToolCall("", "charge", '{"amount": 5}'), ToolCall("", "look", "{}"))
-    inner = Agent[None](Script("child", place, calls, "it is done"), tools=[charge, look], limits=Limits(resumptions=99))
+    inner = Agent[None](
+        Script("child", place, calls, "it is done"), tools=[charge, look], limits=Limits(resumptions=99)
+    )
     asks = (ToolCall("", "helper", '{"task": "charge 5"}'), ToolCall("", "look", "{}"))
     model = Script("parent", place, asks, "all is done")
     return Agent[None](model, tools=[inner.as_tool("helper", "Helps."), look], limits=Limits(resumptions=99))

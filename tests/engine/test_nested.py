@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,38 +12,34 @@ import pytest
 import trio
 import trio.testing
 
-from tests.engine.helpers import Gate, StrictModel, result_texts, until_event
+from tests.engine.helpers import StrictModel, result_texts
 from turnstate import (
     Agent,
     ApprovalRequested,
-    Call,
-    CallAnswered,
-    CallProgress,
-    CallSettled,
     CallStarted,
     Client,
     Engine,
     Event,
     InvalidInput,
     MemoryStore,
-    Middleware,
     ModelRequest,
     Refused,
     Result,
     ResultRequested,
     Session,
     SQLiteStore,
+    StepEnded,
     Store,
-    StoreError,
     ToolContext,
-    TurnEnded,
     TurnIncomplete,
+    Usage,
     child_session,
     tool,
 )
 from turnstate.reading import read_events
 from turnstate.states import Option, Prompt, Question
-from turnstate.testing import FaultyStore, ScriptedModel, call
+from turnstate.stores.base import LIVE_OWNERS, Owner
+from turnstate.testing import ScriptedModel, call
 
 Clock = trio.testing.MockClock
 Stores = Callable[[], Store]
@@ -101,6 +98,78 @@ async def settled(session: Session) -> Result[str]:
     with trio.fail_after(20):
         async with session.resume() as turn:
             return await turn.result(check=False)
+
+
+async def log(engine: Engine[Any], session: str) -> list[Event]:
+    """The stored events of a session."""
+    return list(await read_events(engine.store, session, 0))
+
+
+async def child_of(engine: Engine[Any], name: str = "s/m2.0") -> tuple[str, bool]:
+    """How a child's turn ended, and whether it has not."""
+    info = await engine.session(name).info()
+    return info.outcome, info.unfinished
+
+
+async def used(engine: Engine[Any], *names: str) -> Usage:
+    """What the attempts of some sessions used, by their logs."""
+    events = [event for name in names for event in await log(engine, name) if isinstance(event, StepEnded)]
+    return sum((event.usage for event in events if event.usage is not None), Usage())
+
+
+class WatchedStore(MemoryStore):
+    """Knows who has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.owners: dict[str, None] = {}
+        self.opened = False
+        self.listening = 0
+        self.claimed: set[str] = set()
+
+    async def open(self) -> None:
+        self.opened = True
+        await super().open()
+
+    async def aclose(self) -> None:
+        self.opened = False
+        await super().aclose()
+
+    async def renew(self, owner: Owner) -> None:
+        self.owners[owner.id] = None
+        await super().renew(owner)
+
+    async def retire(self, owner: str) -> None:
+        self.owners.pop(owner, None)
+        await super().retire(owner)
+
+    async def claim(self, session: str, owner: Owner, now: float) -> None:
+        self.claimed.add(session)
+        await super().claim(session, owner, now)
+
+    def listen(self, told: Callable[[str], None]) -> Callable[[], None]:
+        self.listening += 1
+        unlisten = super().listen(told)
+
+        def end() -> None:
+            self.listening -= 1
+            unlisten()
+
+        return end
+
+
+@asynccontextmanager
+async def left_clean(store: WatchedStore) -> AsyncGenerator[None, None]:
+    """Nothing of an engine is left when it was: no task, owner or claim, and nobody who has the store open or listens."""
+    live, tasks = set(LIVE_OWNERS), trio.lowlevel.current_statistics().tasks_living
+    yield
+    assert live == LIVE_OWNERS
+    assert trio.lowlevel.current_statistics().tasks_living == tasks
+    assert not store.owners
+    assert not store.opened
+    assert not store.listening
+    async with store:
+        assert [name for name in store.claimed if await store.owner_of(name) is not None] == []
 
 
 @pytest.mark.trio
@@ -212,7 +281,7 @@ async def test_provide() -> None:
     @tool(outside=True)
     async def sign(text: str) -> dict[str, Any]:
         """Have a person sign."""
-        ...
+        raise NotImplementedError
 
     inner = till.agent([call("sign", text="a contract"), call("pay", to="Ann")], "done", tools=[sign])
     async with Engine(above(inner), MemoryStore()) as engine:
@@ -240,7 +309,7 @@ async def test_a_result_that_is_an_error() -> None:
     @tool(outside=True)
     async def look() -> bool:
         """Look."""
-        ...
+        raise NotImplementedError
 
     inner = Agent[Any](saying([call("look"), call("look"), call("look")], "done"), tools=[look])
     async with Engine(above(inner), MemoryStore()) as engine:
@@ -340,15 +409,14 @@ async def test_answers_of_another_process(tmp_path: Path) -> None:
         "trio.run(main)\n"
     )
     path = tmp_path / "turns.db"
-    async with Engine(above(till.agent()), SQLiteStore(path)) as engine:
-        async with engine.session("s").turn("go") as turn:
-            assert (await turn.result(check=False)).outcome == "waiting"
-            done = await trio.run_process([sys.executable, "-c", program, str(path)], capture_stdout=True)
-            assert done.stdout.decode() == "s m2.0/m2.0 pay Ann t1\n"
-            with trio.fail_after(20):
-                async for _ in turn:
-                    pass
-            assert (await turn.result()).text == "thanks"
+    async with Engine(above(till.agent()), SQLiteStore(path)) as engine, engine.session("s").turn("go") as turn:
+        assert (await turn.result(check=False)).outcome == "waiting"
+        done = await trio.run_process([sys.executable, "-c", program, str(path)], capture_stdout=True)
+        assert done.stdout.decode() == "s m2.0/m2.0 pay Ann t1\n"
+        with trio.fail_after(20):
+            async for _ in turn:
+                pass
+        assert (await turn.result()).text == "thanks"
     assert till.paid == ["Ann"]
 
 
@@ -367,396 +435,3 @@ async def test_answers_where_nobody_drives(stores: Stores) -> None:
     async with Engine(agent, stores()) as engine:
         assert (await settled(engine.session("s"))).text == "thanks"
     assert till.paid == ["Ann"]
-
-
-@pytest.mark.trio
-async def test_one_of_several() -> None:
-    """One of several requests can be answered: that call runs, and the turn waits for the rest."""
-    till = Till()
-    both = [call("pay", to="Ann"), call("pay", to="Bob")]
-    async with Engine(above(till.agent(both, "done")), MemoryStore()) as engine:
-        session = engine.session("s")
-        assert [found.id for found in (await session.run("go", check=False)).waiting] == ["m2.0/m2.0", "m2.0/m2.1"]
-        await session.approve("m2.0/m2.1")
-        assert [found.id for found in (await settled(session)).waiting] == ["m2.0/m2.0"]
-        assert till.paid == ["Bob"]
-        await session.approve("m2.0/m2.0")
-        assert (await settled(session)).outcome == "completed"
-    assert till.paid == ["Bob", "Ann"]
-
-
-@pytest.mark.trio
-async def test_several_in_one_answer() -> None:
-    """Several requests, also of two children, can be answered in one submission."""
-    till = Till()
-    both = [call("pay", to="Ann"), call("pay", to="Bob")]
-    agent = above(till.agent(both, "done"), [HELP, HELP], "thanks")
-    async with Engine(agent, MemoryStore()) as engine:
-        session = engine.session("s")
-        await session.approve(*(await session.run("go", check=False)).waiting)
-        assert (await settled(session)).outcome == "completed"
-        starts = [event for event in await log(engine, "s") if isinstance(event, CallStarted)]
-        assert len(starts) == 4
-    assert sorted(till.paid) == ["Ann", "Ann", "Bob", "Bob"]
-
-
-@pytest.mark.trio
-@pytest.mark.parametrize("verdict", ["approve", "deny"])
-async def test_answered_while_the_child_works(verdict: str) -> None:
-    """An answer that comes while the call works on an earlier one is not lost: it is handed down next."""
-    till, gate = Till(), Gate()
-
-    @tool(approval=True)
-    async def slow() -> str:
-        await gate.wait()
-        return "slow"
-
-    inner = till.agent([call("slow"), call("pay", to="Bob")], "done", tools=[slow])
-    async with Engine(above(inner), MemoryStore()) as engine:
-        session = engine.session("s")
-        await session.run("go", check=False)
-        await session.approve("m2.0/m2.0")
-        await gate.reached.wait()
-        await (session.approve if verdict == "approve" else session.deny)("m2.0/m2.1")
-        gate.open.set()
-        assert (await settled(session)).outcome == "completed"
-        answered = [event.call.id for event in await log(engine, "s") if isinstance(event, CallAnswered)]
-        assert answered == ["m2.0/m2.0", "m2.0/m2.1"]
-    assert till.paid == (["Bob"] if verdict == "approve" else [])
-
-
-@pytest.mark.trio
-async def test_answers_that_come_too_late() -> None:
-    """The same answer again is fine, another one is refused, and so is one to what is not open; nothing changes."""
-    till = Till()
-    both = [call("pay", to="Ann"), call("pay", to="Bob")]
-    async with Engine(above(till.agent(both, "done")), MemoryStore()) as engine:
-        session = engine.session("s")
-        await session.run("go", check=False)
-        with pytest.raises(InvalidInput, match=r"answer the calls nested in m2\.0: m2\.0/m2\.0, m2\.0/m2\.1"):
-            await session.approve("m2.0")
-        with pytest.raises(InvalidInput, match="provide results to the calls nested"):
-            await session.provide("m2.0", 1)
-        with pytest.raises(Refused, match="not open"):
-            await session.deny("m2.0/m9.0")
-        await session.approve("m2.0/m2.0", id="a1")
-        assert (await session.approve("m2.0/m2.0", id="a1")).duplicate
-        await settled(session)
-        with pytest.raises(Refused, match="not open"):
-            await session.deny("m2.0/m2.0")
-        await session.deny("m2.0/m2.1")
-        assert (await settled(session)).outcome == "completed"
-        with pytest.raises(Refused, match="the turn is over"):
-            await session.approve("m2.0/m2.1")
-    assert till.paid == ["Ann"]
-
-
-async def log(engine: Engine[Any], session: str) -> list[Event]:
-    """The stored events of a session."""
-    return list(await read_events(engine.store, session, 0))
-
-
-@pytest.mark.trio
-async def test_events_are_told_once(stores: Stores) -> None:
-    """Live and replayed the parent's events are the same; each request and answer is told once, without gaps."""
-    till = Till()
-    both = [call("pay", to="Ann"), call("pay", to="Bob")]
-    live: list[Event] = []
-
-    async def listen(session: Session, *, task_status: trio.TaskStatus[None]) -> None:
-        async with session.events() as events:
-            task_status.started()
-            async for event in events:
-                if event.number is not None:
-                    live.append(event)
-                if isinstance(event, TurnEnded):
-                    return
-
-    async with Engine(above(till.agent(both, "done")), stores()) as engine, trio.open_nursery() as nursery:
-        session = engine.session("s")
-        await nursery.start(listen, session)
-        await session.run("go", check=False)
-        for name in ("m2.0/m2.0", "m2.0/m2.1"):
-            await session.approve(name)
-            await settled(session)
-        nested = [
-            (type(event).__name__, event.call.id)
-            for event in await log(engine, "s")
-            if isinstance(event, (ApprovalRequested, CallAnswered, CallStarted, CallSettled))
-        ]
-    async with Engine(above(till.agent()), stores()) as engine:
-        assert await log(engine, "s") == live
-    assert [event.number for event in live] == list(range(1, len(live) + 1))
-    assert nested == [
-        ("CallStarted", "m2.0"),
-        ("ApprovalRequested", "m2.0/m2.0"),
-        ("ApprovalRequested", "m2.0/m2.1"),
-        ("CallAnswered", "m2.0/m2.0"),
-        ("CallStarted", "m2.0"),
-        ("CallAnswered", "m2.0/m2.1"),
-        ("CallStarted", "m2.0"),
-        ("CallSettled", "m2.0"),
-    ]
-
-
-@pytest.mark.trio
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-async def test_two_calls_of_one_agent(order: tuple[int, int], stores: Stores) -> None:
-    """Two calls of the same agent work at the same time, wait both, and are answered in either order."""
-    till = Till()
-    agent = above(till.agent(), [HELP, HELP], "thanks")
-    async with Engine(agent, stores()) as engine:
-        session = engine.session("s")
-        waiting = (await session.run("go", check=False)).waiting
-        assert [found.id for found in waiting] == ["m2.0/m2.0", "m2.1/m2.0"]
-        await session.approve(waiting[order[0]])
-        (rest,) = (await settled(session)).waiting
-        assert rest == waiting[order[1]]
-        assert till.paid == ["Ann"]
-        await session.approve(rest)
-        assert (await settled(session)).outcome == "completed"
-    assert till.paid == ["Ann", "Ann"]
-    assert read(agent) == ["all paid", "all paid"]
-
-
-@pytest.mark.trio
-async def test_two_deep(stores: Stores) -> None:
-    """What is asked two sessions below surfaces at the top, and the answer goes down all the way."""
-    till = Till()
-    agent = above(above(till.agent(), HELP, "he did it"))
-    async with Engine(agent, stores()) as engine:
-        session = engine.session("s")
-        (waiting,) = (await session.run("go", check=False)).waiting
-        assert (waiting.id, waiting.tool) == ("m2.0/m2.0/m2.0", "pay")
-        middle = await engine.session("s/m2.0").info()
-        assert ([found.id for found in middle.waiting], middle.parent) == (["m2.0/m2.0"], "s")
-        assert (await engine.session("s/m2.0/m2.0").info()).parent == "s/m2.0"
-    async with Engine(agent, stores()) as engine:
-        session = engine.session("s")
-        await session.approve(waiting, arguments={"to": "Bob"})
-        assert (await settled(session)).outcome == "completed"
-    assert till.paid == ["Bob"]
-    assert read(agent) == ["he did it"]
-
-
-@pytest.mark.trio
-async def test_bad_arguments_two_deep() -> None:
-    """Arguments that a tool two sessions below cannot take are asked about again at the top."""
-    till = Till()
-    async with Engine(above(above(till.agent())), MemoryStore()) as engine:
-        session = engine.session("s")
-        (waiting,) = (await session.run("go", check=False)).waiting
-        await session.approve(waiting, arguments={"from": "Bob"})
-        (again,) = (await settled(session)).waiting
-        assert again.id == waiting.id
-        assert "bad arguments for pay" in again.reason
-        await session.deny(again)
-        assert (await settled(session)).outcome == "completed"
-    assert not till.paid
-
-
-@pytest.mark.trio
-async def test_siblings_go_on() -> None:
-    """Other tools of the reply run while a child waits; only then does the turn wait."""
-    gate, till = Gate(), Till()
-
-    @tool
-    async def slow() -> str:
-        await gate.wait()
-        return "slow"
-
-    agent = above(till.agent(), [HELP, call("slow")], "thanks", tools=[slow])
-    async with Engine(agent, MemoryStore()) as engine:
-        session = engine.session("s")
-        async with session.turn("go") as turn:
-            asked = await until_event(session, ApprovalRequested)
-            await gate.reached.wait()
-            assert (await session.info()).state == "executing-tools"
-            gate.open.set()
-            assert (await turn.result(check=False)).waiting == [asked.call]
-            await session.approve(asked.call)
-            async for _ in turn:
-                pass
-            assert (await turn.result()).text == "thanks"
-    assert read(agent) == ["all paid", "slow"]
-
-
-@pytest.mark.trio
-async def test_answered_while_siblings_run() -> None:
-    """The child goes on with its answer at once, while another tool of the reply still runs."""
-    gate, till = Gate(), Till()
-
-    @tool
-    async def slow() -> str:
-        await gate.wait()
-        return "slow"
-
-    agent = above(till.agent(), [HELP, call("slow")], "thanks", tools=[slow])
-    async with Engine(agent, MemoryStore()) as engine:
-        session = engine.session("s")
-        async with session.turn("go") as turn:
-            await session.approve((await until_event(session, ApprovalRequested)).call)
-            assert (await until_event(session, CallSettled)).call.id == "m2.0"
-            gate.open.set()
-            await turn.result()
-    assert till.paid == ["Ann"]
-
-
-@pytest.mark.trio
-async def test_expiry(autojump_clock: Clock) -> None:
-    """A request that nobody answers expires in the child at its time, and both turns go on."""
-    till = Till(expires=60)
-    inner = till.agent(call("pay", to="Ann"), "nobody said yes")
-    agent = above(inner)
-    async with Engine(agent, MemoryStore()) as engine:
-        session = engine.session("s")
-        start = trio.current_time()
-        async with session.turn("go") as turn:
-            result = await turn.result(check=False)
-            (waiting,) = result.waiting
-            assert waiting.expires_at is not None
-            assert (await session.info()).deadline == waiting.expires_at
-            async for _ in turn:
-                pass
-            assert (await turn.result()).text == "thanks"
-        assert trio.current_time() - start == pytest.approx(60, abs=0.1)
-        starts = [event for event in await log(engine, "s") if isinstance(event, CallStarted)]
-        assert len(starts) == 2
-    assert read(inner) == ["tool denied: the approval request expired"]
-    assert not till.paid
-
-
-@pytest.mark.trio
-async def test_expiry_of_one_of_two(autojump_clock: Clock) -> None:
-    """When one of two requests has expired the other one still waits, and is not told again."""
-    till = Till(expires=60)
-
-    @tool(approval=True)
-    async def keep() -> str:
-        """Keep."""
-        return "kept"
-
-    inner = till.agent([call("pay", to="Ann"), call("keep")], "done", tools=[keep])
-    async with Engine(above(inner), MemoryStore()) as engine:
-        session = engine.session("s")
-        async with session.turn("go") as turn:
-            assert len((await turn.result(check=False)).waiting) == 2
-            await trio.sleep(61)
-            (waiting,) = (await turn.result(check=False)).waiting
-            assert waiting.tool == "keep"
-        with pytest.raises(Refused):
-            await session.approve("m2.0/m2.0")
-        assert len([event for event in await log(engine, "s") if isinstance(event, ApprovalRequested)]) == 2
-        await session.approve(waiting)
-        assert (await settled(session)).outcome == "completed"
-    assert read(inner) == ["tool denied: the approval request expired", "kept"]
-
-
-@pytest.mark.trio
-async def test_answered_in_time(autojump_clock: Clock) -> None:
-    """An answer that came in time stands, also where the child hears of it after the request would have expired."""
-    till = Till(expires=60)
-    agent = above(till.agent())
-    store = FaultyStore(MemoryStore())
-    async with Engine(agent, store) as engine:
-        session = engine.session("s")
-        await session.run("go", check=False)
-        store.fail_at = store.commits + 2  # the first is that of the parent
-        await session.approve("m2.0/m2.0")
-        with pytest.raises(StoreError, match="was made to fail"):
-            await settled(session)
-    assert not till.paid
-    await trio.sleep(100)
-    async with Engine(agent, store) as engine:
-        assert (await settled(engine.session("s"))).outcome == "completed"
-    assert till.paid == ["Ann"]
-
-
-@pytest.mark.trio
-async def test_the_call_itself_needs_approval() -> None:
-    """An agent that needs approval is asked about first; what it asks then comes after."""
-    till = Till()
-    inner = till.agent()
-    model = saying(HELP, "thanks")
-    agent = Agent[Any](model, tools=[inner.as_tool("helper", "Helps.", approval=True)])
-    async with Engine(agent, MemoryStore()) as engine:
-        session = engine.session("s")
-        (first,) = (await session.run("go", check=False)).waiting
-        assert (first.id, first.tool, first.arguments) == ("m2.0", "helper", {"task": "pay Ann"})
-        await session.approve(first, arguments={"task": "pay Bob"})
-        (second,) = (await settled(session)).waiting
-        assert second.id == "m2.0/m2.0"
-        await session.approve(second)
-        assert (await settled(session)).outcome == "completed"
-        assert (await engine.session("s/m2.0").messages())[0].text == "pay Bob"
-    assert till.paid == ["Ann"]
-
-
-@pytest.mark.trio
-async def test_an_agent_that_is_a_barrier() -> None:
-    """With ``exclusive=True`` nothing behind it starts while it waits."""
-    till, ran = Till(), list[str]()
-
-    @tool
-    async def after() -> str:
-        ran.append("after")
-        return "after"
-
-    helper = till.agent().as_tool("helper", "Helps.", exclusive=True)
-    agent = Agent[Any](saying([HELP, call("after")], "thanks"), tools=[helper, after])
-    async with Engine(agent, MemoryStore()) as engine:
-        session = engine.session("s")
-        await session.run("go", check=False)
-        assert not ran
-        await session.approve("m2.0/m2.0")
-        assert (await settled(session)).outcome == "completed"
-    assert ran == ["after"]
-
-
-@pytest.mark.trio
-async def test_middleware_around_the_call() -> None:
-    """What middleware does about exceptions of tools leaves a call that waits alone, also out of a nursery of its own."""
-    seen: list[str] = []
-
-    class Careful(Middleware[Any]):
-        async def around_call(self, ctx: ToolContext[Any], call: Call, run: Any) -> Any:
-            found: list[Any] = []
-            try:
-                async with trio.open_nursery():
-                    found.append(await run())
-            except Exception as error:
-                seen.append(repr(error))
-                return "it failed"
-            return found[0]
-
-    till = Till()
-    agent = above(till.agent(), middleware=[Careful()])
-    async with Engine(agent, MemoryStore()) as engine:
-        session = engine.session("s")
-        await session.run("go", check=False)
-        await session.approve("m2.0/m2.0")
-        assert (await settled(session)).outcome == "completed"
-    assert not seen
-    assert read(agent) == ["all paid"]
-
-
-@pytest.mark.trio
-async def test_deps_and_progress_of_inner_tools() -> None:
-    """A child's tools get the deps of the agent above, also two sessions below, and after an answer."""
-    seen: list[tuple[str, str]] = []
-
-    @tool(approval=True)
-    async def note(ctx: ToolContext[str]) -> str:
-        seen.append((ctx.deps, ctx.session_id))
-        ctx.progress("half way")
-        return "noted"
-
-    inner = Agent[str](saying(call("note"), "done"), tools=[note])
-    agent = above(above(inner))
-    async with Engine(agent, MemoryStore(), deps=lambda info: f"deps of {info.id}") as engine:
-        session = engine.session("s")
-        (waiting,) = (await session.run("go", check=False)).waiting
-        await session.approve(waiting)
-        assert (await settled(session)).outcome == "completed"
-        assert not [event for event in await log(engine, "s/m2.0/m2.0") if isinstance(event, CallProgress)]
-    assert seen == [("deps of s", "s/m2.0/m2.0")]

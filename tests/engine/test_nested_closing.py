@@ -8,11 +8,23 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
 
 from tests.engine.helpers import Gate, GatedModel, until_event
-from tests.engine.test_nested import HELP, Clock, Stores, Till, above, log, read, saying, settled, stores
-from tests.engine.test_nested_faults import left_clean
+from tests.engine.test_nested import (
+    HELP,
+    Clock,
+    Stores,
+    Till,
+    WatchedStore,
+    above,
+    left_clean,
+    log,
+    read,
+    saying,
+    settled,
+    speech,
+    stores,
+)
 from turnstate import (
     Agent,
     Call,
@@ -21,6 +33,7 @@ from turnstate import (
     Engine,
     MemoryStore,
     Middleware,
+    Session,
     StoreError,
     TextDelta,
     ToolContext,
@@ -32,6 +45,12 @@ from turnstate.testing import ScriptedModel, call
 __all__ = ["stores"]
 
 
+async def cut_off(session: Session) -> None:
+    """Wait for the result of a turn that the engine does not see to its end."""
+    with pytest.raises(StoreError, match="the engine closed"):
+        await session.run("go")
+
+
 @pytest.mark.trio
 @pytest.mark.parametrize("deep", [False, True])
 async def test_while_it_streams(deep: bool, autojump_clock: Clock) -> None:
@@ -39,15 +58,12 @@ async def test_while_it_streams(deep: bool, autojump_clock: Clock) -> None:
     model = GatedModel("x", rest="here it is")
     inner = Agent[Any](model)
     agent = above(above(inner, HELP, "he says") if deep else inner)
-    store = MemoryStore()
+    store = WatchedStore()
     async with left_clean(store):
-        async with Engine(agent, store) as engine:
-            async with engine.session("s").turn("go") as turn:
-                await model.gate.reached.wait()
-                start = trio.current_time()
-                engine._close_soon()
-                with pytest.raises(StoreError, match="the engine closed"):
-                    await turn.result()
+        async with trio.open_nursery() as nursery, Engine(agent, store) as engine:
+            nursery.start_soon(cut_off, engine.session("s"))
+            await model.gate.reached.wait()
+            start = trio.current_time()
         assert trio.current_time() == start
         async with Engine(agent, store) as engine:
             assert (await settled(engine.session("s"))).text == "thanks"
@@ -76,7 +92,7 @@ async def test_while_it_runs_a_tool(needs: float, autojump_clock: Clock) -> None
         return "after"
 
     inner = Agent[Any](saying([call("slow"), call("after")], "done"), tools=[slow, after])
-    agent, store = above(inner), MemoryStore()
+    agent, store = above(inner), WatchedStore()
     async with left_clean(store):
         async with Engine(agent, store) as engine:
             await engine.session("s").send("go")
@@ -118,14 +134,17 @@ async def test_as_the_call_begins(autojump_clock: Clock) -> None:
             await gate.wait()
             return await run()
 
+    async def open_later() -> None:
+        await trio.sleep(1)  # until the engine is about to be left
+        gate.open.set()
+
     inner = Agent[Any](saying("done"))
-    agent, store = above(inner, middleware=[Slow()]), MemoryStore()
+    agent, store = above(inner, middleware=[Slow()]), WatchedStore()
     async with left_clean(store):
-        async with Engine(agent, store) as engine:
+        async with trio.open_nursery() as nursery, Engine(agent, store) as engine:
             await engine.session("s").send("go")
             await gate.reached.wait()
-            engine._close_soon()
-            gate.open.set()
+            nursery.start_soon(open_later)
         assert isinstance(inner.model, ScriptedModel)
         assert not inner.model.requests
         async with Engine(agent, store) as engine:
@@ -174,7 +193,7 @@ async def test_connections(autojump_clock: Clock) -> None:
             closed.append(self.name)
 
     def connected(name: str, *lines: Any) -> Model:
-        return Connected(saying(*lines)._function or [], name=name)
+        return Connected(speech(*lines), name=name)
 
     deepest = Agent[Any](connected("deepest", "done"))
     inner = Agent[Any](connected("inner", HELP, "done"), tools=[deepest.as_tool("helper", "Helps.")])
@@ -190,22 +209,19 @@ async def test_connections(autojump_clock: Clock) -> None:
 async def test_nothing_is_held_between(autojump_clock: Clock) -> None:
     """A call that waits, or is done, holds no claim and no task below it; only the outer engine's owner is there."""
     till = Till()
-    store = MemoryStore()
-    async with left_clean(store):
-        async with Engine(above(till.agent()), store) as engine:
-            session = engine.session("s")
-            await session.run("go", check=False)
-            assert list(store._owners) == [engine.owner.id]
-            assert store._kept["s/m2.0"].owner is None
-            assert not engine._below
-            tasks = engine._nursery.child_tasks
-            before = len(tasks)
-            await session.approve("m2.0/m2.0")
-            assert (await settled(session)).outcome == "completed"
-            assert list(store._owners) == [engine.owner.id]
-            assert len(engine._nursery.child_tasks) <= before
-            await trio.sleep(100)
-            assert engine.sessions_driven == ()
+    store = WatchedStore()
+    async with left_clean(store), Engine(above(till.agent()), store) as engine:
+        session = engine.session("s")
+        await session.run("go", check=False)
+        assert list(store.owners) == [engine.owner.id]
+        assert await store.owner_of("s/m2.0") is None
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        await session.approve("m2.0/m2.0")
+        assert (await settled(session)).outcome == "completed"
+        assert list(store.owners) == [engine.owner.id]
+        assert trio.lowlevel.current_statistics().tasks_living <= tasks
+        await trio.sleep(100)
+        assert engine.sessions_driven == ()
 
 
 @pytest.mark.trio
@@ -219,7 +235,7 @@ async def test_ctrl_c_in_a_childs_tool() -> None:
             raise KeyboardInterrupt
         return "pressed"
 
-    agent, store = above(Agent[Any](saying(call("press"), "done"), tools=[press])), MemoryStore()
+    agent, store = above(Agent[Any](saying(call("press"), "done"), tools=[press])), WatchedStore()
     async with left_clean(store):
         with pytest.raises(KeyboardInterrupt):
             async with Engine(agent, store) as engine:
@@ -233,14 +249,13 @@ async def test_ctrl_c_in_a_childs_tool() -> None:
 async def test_the_host_is_cancelled(autojump_clock: Clock) -> None:
     """A host that is cancelled leaves the child as closing does, not interrupted: the next engine goes on."""
     model = GatedModel("x", rest="here it is")
-    agent, store = above(Agent[Any](model)), MemoryStore()
+    agent, store = above(Agent[Any](model)), WatchedStore()
     async with left_clean(store):
         with trio.CancelScope() as scope:
-            async with Engine(agent, store) as engine:
-                async with engine.session("s").turn("go"):
-                    await model.gate.reached.wait()
-                    scope.cancel()
-                    await trio.sleep_forever()
+            async with Engine(agent, store) as engine, engine.session("s").turn("go"):
+                await model.gate.reached.wait()
+                scope.cancel()
+                await trio.sleep_forever()
         async with Engine(agent, store) as engine:
             assert (await engine.session("s/m2.0").info()).state == "streaming"
             assert (await settled(engine.session("s"))).text == "thanks"

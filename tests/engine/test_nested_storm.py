@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
 import trio.testing
 
 from tests.engine.helpers import strict
-from tests.engine.test_nested_faults import left_clean
+from tests.engine.test_nested import WatchedStore, left_clean
 from tests.engine.test_storm import Storm
 from turnstate import Agent, Engine, Limits, ModelError, ModelRequest, Session, ToolContext, tool
 from turnstate.reading import load, read_events
-from turnstate.testing import ScriptedModel, call
+from turnstate.testing import ScriptedCall, ScriptedModel, call
 
 
 class NestedStorm(Storm):
@@ -68,15 +68,17 @@ class NestedStorm(Storm):
         said = super().reply(request)
         if not isinstance(said, list):
             return said
-        return [self.call_of(self.dice.choice([item.tool, "middle", "alone_with_it"])) for item in said]
+        calls = cast(list[ScriptedCall], said)
+        return [self.call_of(self.dice.choice([item.tool, "middle", "alone_with_it"])) for item in calls]
 
     async def act(self, session: Session, text: str) -> None:
         """Do one thing that a person may do, now and then in a child."""
-        children = [info.id async for info in session._engine.sessions(children=True) if info.parent]
+        engine: Engine[Any] = session._engine  # pyright: ignore[reportPrivateUsage]
+        children = [info.id async for info in engine.sessions(children=True) if info.parent]
         if not children or self.dice.random() < 0.8:
             await super().act(session, text)
             return
-        child = session._engine.session(self.dice.choice(children))
+        child = engine.session(self.dice.choice(children))
         what = self.dice.choice(["steer", "interrupt", "approve", "deny", "resume"])
         waiting = (await child.info()).waiting
         if what == "steer":
@@ -113,7 +115,8 @@ async def test_storm(seed: int, autojump_clock: trio.testing.MockClock) -> None:
     any child that may not run twice does, and what is over can be deleted with all its children."""
     for number in range(seed, seed + 10):
         storm = NestedStorm(number)
-        async with left_clean(storm.store):
+        storm.store = store = WatchedStore()
+        async with left_clean(store):
             for life in range(4):
                 await storm.live(life)
             await storm.drain()
