@@ -65,4 +65,6 @@ class Client:
 
     async def delete(self, session: str) -> bool:
         """Delete a session that no engine drives; see :meth:`~turnstate.Engine.delete`."""
-        return bool(await self._store.delete(check_id(session), unfinished=False))
+        from .nested import delete_session
+
+        return bool(await delete_session(self._store, check_id(session)))

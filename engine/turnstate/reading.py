@@ -45,11 +45,20 @@ async def load(store: Store, session: str) -> tuple[Checkpoint, Transcript] | No
     if stored is None:
         return None
     checkpoint = codec.decode_checkpoint(stored.checkpoint)
-    transcript = Transcript(await read_messages(store, session), checkpoint.head, checkpoint.chosen)
+    messages = await read_messages(store, session)
+    while messages and _number(messages[-1]) > checkpoint.messages:
+        messages.pop()  # its driver has written on since the checkpoint was read
+    transcript = Transcript(messages, checkpoint.head, checkpoint.chosen)
     turn = checkpoint.turn
     if turn is not None:
         turn.calls = {name: codec.with_proposed(call, transcript.get) for name, call in turn.calls.items()}
     return checkpoint, transcript
+
+
+def _number(message: Message) -> int:
+    """The number in a message's id; 0 for one that was imported under a name of another kind."""
+    number = message.id[1:]
+    return int(number) if message.id[:1] == "m" and number.isdecimal() else 0
 
 
 async def read_messages(store: Store, session: str) -> list[Message]:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from turnstate_states.content import as_parts
 from turnstate_states.errors import SessionInUse
 from turnstate_states.events import Event
-from turnstate_states.submissions import Answer, Edit, Receipt, Regenerate, Resume, Send, Submission, Verdict
+from turnstate_states.submissions import Edit, Receipt, Regenerate, Resume, Send, Submission
 from turnstate_states.transcript import Message
-from turnstate_states.turn import Decision
 
 from .inbox import post_and_wait
 from .inputs import checked, mapping, new_id
@@ -147,24 +146,6 @@ class Session(SessionHandle):
         if edits:
             said = Edit(said.id, message_id(edits), said.parts, said.settings)
         return TurnManager(self._engine, self.id, checked(said), explicit=id is not None, output=wanted)
-
-    async def hand_down(self, call: str, decision: Decision, edited: str | None, id: str) -> Receipt:
-        """Answer a call as it was answered in the session above; for agents that are tools."""
-        verdict: Verdict = "approve" if decision.verdict == "approve" else "deny"
-        said = Answer(
-            id,
-            (call,),
-            verdict,
-            edited if verdict == "approve" else None,
-            decision.for_session,
-            decision.reason,
-            decision.end_turn,
-            decision.by,
-            decision.option,
-            decision.text,
-            decision.answers,
-        )
-        return await self._submit(said, explicit=True)
 
     def retry(
         self, message: Message | str = "", *, settings: Mapping[str, Any] | None = None, id: str | None = None

@@ -56,8 +56,6 @@ def change_thread(work: Work, change: Edit | Regenerate | Switch | Delete) -> No
     busy = turn is not None and not turn.closed
     if turn is not None and busy and (turn.state != "awaiting-approval" or turn.ending is not None):
         raise Refused("busy", "a model is reading this history: wait until the turn has ended, or interrupt it")
-    if work.checkpoint.pending is not None:
-        raise Refused("busy", "another change of the thread was accepted and is about to be made; wait for it")
     if busy:
         tell_to_end(work, Ending("superseded", WHY[KINDS[type(change)]], change.id))
         finish_ending(work)

@@ -16,6 +16,7 @@ from tests.engine.helpers import Gate, GatedModel, engine_of, events_of, request
 from turnstate import (
     Agent,
     ApprovalRequested,
+    CallSettled,
     CallStarted,
     Client,
     Engine,
@@ -32,6 +33,7 @@ from turnstate import (
     TurnStarted,
     tool,
 )
+from turnstate.stores import StoredSession
 from turnstate.testing import call
 
 
@@ -370,3 +372,41 @@ async def test_refused_id_is_free_again() -> None:
             await turn.result()
         log = await events_of(session, until=lambda e: isinstance(e, TurnEnded) and e.turn == "t2")
         assert [e.cause for e in log if isinstance(e, TurnStarted)][1] == "second"
+
+
+@pytest.mark.trio
+async def test_reading_while_the_driver_writes_on() -> None:
+    """What a client reads is one moment of the session, also where its driver commits between two reads."""
+    gate = Gate()
+
+    class Busy(MemoryStore):
+        busy = False
+
+        async def load(self, session: str) -> StoredSession | None:
+            found = await super().load(session)
+            if self.busy:
+                self.busy = False
+                gate.open.set()
+                await until_event(driven, CallSettled)
+            return found
+
+    @tool
+    async def slow() -> str:
+        await gate.wait()
+        return "slow"
+
+    @tool(approval=True)
+    async def pay() -> str:
+        return "paid"
+
+    store = Busy()
+    async with engine_of([call("slow"), call("pay")], "done", tools=[slow, pay], store=store) as engine:
+        driven = engine.session("s")
+        await driven.send("go")
+        await until_event(driven, ApprovalRequested)
+        await gate.reached.wait()
+        store.busy = True
+        await Client(store).session("s").deny("m2.1")
+        await until_event(driven, TurnEnded)
+        results = [message.text for message in await driven.messages() if message.role == "tool"]
+        assert results == ["slow", "tool denied: the user declined"]

@@ -57,7 +57,10 @@ HOSTED: list[Part] = [
     for kind, name in (("server_tool_use", "id"), ("web_search_tool_result", "tool_use_id"))
 ]
 NAMES = st.sampled_from(["f", "f", "odd name", "x.y", ""])
-PROVIDERS = st.sampled_from([{}, {}, {"gemini": {"thoughtSignature": "s"}}])
+ASKED: dict[str, Any] = {"type": "function_call", "id": "fc_1", "status": "completed"}
+PROVIDERS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [{}, {"gemini": {"thoughtSignature": "s"}}, {"openai_responses": {"origin": "", "item": ASKED}}]
+)
 TOOLS = st.sampled_from([(TOOL,), (TOOL,), (TOOL, ToolDefinition("x.y", "", {})), ()])
 
 

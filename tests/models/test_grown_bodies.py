@@ -21,7 +21,7 @@ from turnstate.models.gemini.encode import GeminiEncoder
 from turnstate.models.openai_chat.encode import ChatEncoder
 from turnstate.models.openai_responses.encode import ResponsesEncoder
 from turnstate.models.wire.http_model import Encoder
-from turnstate_states.content import Hosted, Image, Text, ToolResult
+from turnstate_states.content import Hosted, Image, Reasoning, Text, ToolResult
 from turnstate_states.errors import InvalidInput
 from turnstate_states.transcript import Message
 
@@ -97,11 +97,14 @@ def calls_in(work: Callable[[], object]) -> int:
         nonlocal count
         count += event == "call"
 
+    # Collecting garbage may call functions too.
+    gc.disable()
     sys.setprofile(counted)
     try:
         work()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
 
 
@@ -175,6 +178,19 @@ def test_an_answer_that_comes_late(between: int) -> None:
         body = encoded(one, step, cache)
         assert body == encoded(MAKERS["messages"](), step, {})
     assert b"web_search_tool_result" in encoded(one, plain(*history), cache)
+
+
+@pytest.mark.parametrize("parts", [("a",), ("a", USE), (Reasoning("unsigned"),)], ids=["said", "paused", "nothing"])
+def test_marks_move_along_the_last_two_turns_of_a_person(parts: tuple[Any, ...]) -> None:
+    """Whether the reply at the end adds a turn of a person or none, two turns are marked."""
+    one, cache = MAKERS["messages"](), dict[Any, Any]()
+    history = [message("user", "go")]
+    for number in range(5):
+        history += [message("assistant", f"{number}"), message("user", "on")]
+        step = Step((*history, message("assistant", *parts)), (TOOL,), {"cache": True})
+        turns = json.loads(encoded(one, step, cache))["messages"]
+        marked = [at for at, turn in enumerate(turns) if "cache_control" in turn["content"][-1]]
+        assert marked == [at for at, turn in enumerate(turns) if turn["role"] == "user"][-2:]
 
 
 def test_a_request_that_cannot_be_encoded_leaves_nothing_behind() -> None:

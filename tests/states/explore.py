@@ -265,7 +265,7 @@ class World(ThreadActs):
             name,
             (call.id,),
             "deny" if old.verdict == "deny" else "approve",
-            arguments=call.edited,
+            arguments=None if old.verdict == "deny" else call.edited,
             for_session=old.for_session,
             reason=old.reason if how == "same" else "for another reason",
             end_turn=old.end_turn,

@@ -103,6 +103,7 @@ class Hosted:
                 assert event.message.parent == self.head
                 self.head = event.message.id
         assert commit.checkpoint.head == self.core.transcript.head == self.head
+        assert commit.checkpoint.chosen == self.core.transcript.chosen
 
     def check_restored(self) -> None:
         """The transcript has the shape that it must have, and what is read from the store is the same."""

@@ -165,6 +165,14 @@ def test_what_a_command_does_to_the_session() -> None:
     assert scene.turn.usage == usage + Usage(5)
 
 
+def test_usage_of_a_command_counts_towards_the_limits() -> None:
+    """A turn whose limit was used up meanwhile makes no other request, not even after a crash."""
+    scene = streaming(limits=Limits(tokens=5))
+    scene.commanded(scene.command("note").id, effects=Effects(usage={"below": Usage(5)}))
+    scene.crash()
+    assert (scene.turn.outcome, scene.turn.attempts) == ("limit", 1)
+
+
 def test_usage_between_turns_is_the_sessions() -> None:
     """A command after a turn adds nothing to the record of that turn."""
     scene = over()

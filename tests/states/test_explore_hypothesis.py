@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -25,6 +27,13 @@ EVERYTHING = Scope(
 HOOKS = attrs.evolve(
     EVERYTHING, rules=attrs.evolve(HOOKED, makes_room=True), hooks=(*EVERYTHING.hooks, "compact"), imported=True
 )
+THREADS = attrs.evolve(
+    EVERYTHING,
+    rules=attrs.evolve(PLAIN, turn_ended=True),
+    replies=("text", "subs", "outsides", "sub", "choose"),
+    answers=("approve", "edited", "deny-end", "option"),
+    imported=True,
+)
 BENIGN = ("prepared", "reviewed", "closed", "reply", "done", "look", "policy", "answer", "provide", "suspend", "tick")
 
 
@@ -35,35 +44,33 @@ class Life(RuleBasedStateMachine):
         super().__init__()
         self.world = World.new(EVERYTHING)
 
-    @initialize(hooks=st.booleans())
-    def begin(self, hooks: bool) -> None:
-        """Choose whether there are hooks, and say the first thing."""
-        self.world = World.new(HOOKS if hooks else EVERYTHING)
+    @initialize(scope=st.sampled_from((EVERYTHING, HOOKS, THREADS)))
+    def begin(self, scope: Scope) -> None:
+        """Choose what there is, and say the first thing."""
+        self.world = World.new(scope)
         self.world.apply(("send", "queue"))
+
+    def _draw(self, data: st.DataObject, batches: Sequence[tuple[Action, ...]]) -> None:
+        """Let one of these happen; what there are many ways to do is no more likely for that."""
+        kind = data.draw(st.sampled_from(list(dict.fromkeys(batch[-1][0] for batch in batches))))
+        self.world.apply(*data.draw(st.sampled_from([batch for batch in batches if batch[-1][0] == kind])))
 
     @rule(data=st.data())
     def happen(self, data: st.DataObject) -> None:
-        """Anything may happen; what there are many ways to do is no more likely for that."""
-        enabled = self.world.enabled()
-        kind = data.draw(st.sampled_from(list(dict.fromkeys(batch[-1][0] for batch in enabled))))
-        self.world.apply(*data.draw(st.sampled_from([batch for batch in enabled if batch[-1][0] == kind])))
+        """Anything may happen."""
+        self._draw(data, self.world.enabled())
 
     @rule(data=st.data())
     def work(self, data: st.DataObject) -> None:
         """Something that brings the turn on, one way or another."""
         benign = [batch for batch in self.world.enabled() if len(batch) == 1 and batch[0][0] in BENIGN]
         if benign:
-            self.world.apply(*data.draw(st.sampled_from(benign)))
+            self._draw(data, benign)
 
     @rule()
     def advance(self) -> None:
         """The most ordinary thing happens."""
         self.world.advance()
-
-    @rule(effects=st.sampled_from(("after", "before")))
-    def crash(self, effects: str) -> None:
-        """The process dies, and another one goes on."""
-        self.world.apply(("crash", effects))
 
     @precondition(lambda self: self.world.core.turn is not None and self.world.core.turn.closed)
     @rule(how=st.sampled_from((("send", "queue"), ("resume",))))

@@ -314,6 +314,16 @@ def test_a_crash_keeps_it_open() -> None:
     assert scene.calls[0].status == "ok"
 
 
+def test_input_does_not_end_it() -> None:
+    """A steer ends what runs here and is willing; what somebody outside was asked for is theirs to give."""
+    wait, asked = ToolSpec("wait", ends_on_input=True), ToolSpec("outside", outside=True, ends_on_input=True)
+    scene = Scene.calling(wait, asked)
+    scene.say("wake up", "steer")
+    assert scene.statuses == ["unknown", "asked"]
+    scene.provide(1, "x")
+    assert scene.shown[-1] == ("user", "wake up")
+
+
 def test_a_tool_that_is_gone_leaves_it_unknown() -> None:
     """After a restart without the tool, or with other arguments, a call that may have begun outside is unknown."""
     scene = Scene.started(OUTSIDE, ALONE)

@@ -19,9 +19,9 @@ from turnstate_states.events import (
     TurnEnded,
     TurnStarted,
 )
-from turnstate_states.reports import AttemptReplied, CallDone, PolicyDecided, Prepared, Stopped
+from turnstate_states.reports import AttemptReplied, CallDone, Closed, PolicyDecided, Prepared, Stopped
 from turnstate_states.rules import Limits, ToolSpec
-from turnstate_states.submissions import EditQueued, RemoveQueued, Send
+from turnstate_states.submissions import Edit, EditQueued, RemoveQueued, Send
 from turnstate_states.turn import Failure
 
 PLAIN = ToolSpec("plain")
@@ -226,6 +226,39 @@ def test_it_comes_while_the_turn_is_being_closed() -> None:
     assert scene.queued == ["send2"]
 
 
+def test_it_comes_while_a_change_of_the_thread_waits() -> None:
+    """The change was accepted before: its turn comes first, the message next, and what steers in that turn is its own."""
+    scene = Scene.calling(ASKED, turn_ended=True)
+    scene.edit("m1", "otherwise")
+    scene.say("rather this", "supersede")
+    scene.closed()
+    assert scene.shown == [("user", "otherwise")]
+    scene.say("a steer", "steer")
+    scene.interrupt()
+    scene.stopped()
+    scene.closed()
+    assert scene.queued == ["send4", "send3"]
+    assert (scene.steers, scene.held) == ([], True)
+
+
+def test_it_ends_a_turn_that_came_before_another_one() -> None:
+    """A message that supersedes does not join one that waits behind the running turn."""
+    scene = Scene.started(turn_ended=True)
+    scene.reply()
+    scene.say("rather this", "supersede")
+    assert scene.core.report(Closed(scene.key), now=scene.now)
+    scene.core.submit(Edit("e1", "m1", (Text("otherwise"),)), now=scene.now)
+    scene.running = None
+    scene.drive()
+    assert scene.shown == [("user", "otherwise")]
+    assert scene.queued == ["send2"]
+    scene.say("no, this", "supersede")
+    scene.stopped()
+    scene.closed()
+    assert scene.told(TurnEnded)[-1].outcome == "superseded"
+    assert scene.shown == [("user", "otherwise"), ("user", "no, this")]
+
+
 def test_it_releases_a_held_session_and_starts_first() -> None:
     """After an interrupt it starts at once, before what was held."""
     scene = streaming()
@@ -288,6 +321,31 @@ def test_it_can_be_changed_and_taken_back() -> None:
     scene.stopped()
     assert scene.told(TurnEnded)[0].outcome == "superseded"
     assert scene.shown[-1] == ("user", "queued")
+
+
+def test_what_joined_a_message_that_was_taken_back() -> None:
+    """It goes on by itself: nothing that was accepted is lost with the message that it was to join."""
+    scene = streaming(turn_ended=True)
+    scene.say("rather this", "supersede")
+    scene.say("and this", "steer")
+    scene.stopped()
+    scene.submit(RemoveQueued("r1", "send2"))
+    scene.closed()
+    assert scene.shown[-1] == ("user", "and this")
+    assert (scene.turn.id, scene.turn.cause, scene.steers) == ("t2", "send3", [])
+
+
+@pytest.mark.parametrize("make", RESTING)
+def test_nobody_need_report_that_nothing_runs(make: Callable[[], Scene]) -> None:
+    """Where there is no activity the core ends the turn without being told that it stopped."""
+    scene = make()
+    scene.core.submit(Send("send9", (Text("rather this"),), "supersede"), now=scene.now)
+    assert scene.core.stopping
+    scene.core.tick(scene.now + 100)
+    commit = scene.core.commit(scene.now)
+    assert commit is not None
+    assert [event.outcome for event in commit.events if isinstance(event, TurnEnded)] == ["superseded"]
+    assert scene.turn.id == "t2"
 
 
 def test_the_capacity_holds() -> None:

@@ -107,7 +107,12 @@ class Trees(RuleBasedStateMachine):
         self.transcript.append(record)
 
     def _any(self, data: st.DataObject) -> str:
-        return data.draw(st.sampled_from(list(self.model.parents)))
+        """Any message; those that have several followers, or one beside them, as often as all others together."""
+        everything = list(self.model.parents)
+        forks = [name for name in everything if len(self.model.children(name)) > 1]
+        forks += [name for name in everything if len(self.model.children(self.model.parents[name])) > 1]
+        biased: bool = data.draw(st.booleans())
+        return data.draw(st.sampled_from(forks if forks and biased else everything))
 
     @rule(role=st.sampled_from(("user", "assistant")))
     def say(self, role: Role) -> None:
@@ -129,10 +134,19 @@ class Trees(RuleBasedStateMachine):
         keeps = data.draw(st.sampled_from(["", *self.model.path(self.model.head)]))
         self._write("system", Text("so far"), keeps=keeps)
 
+    @precondition(lambda self: self.model.parents)
+    @rule(data=st.data(), role=st.sampled_from(("user", "assistant")))
+    def branch(self, data: st.DataObject, role: Role) -> None:
+        """Say something below any message."""
+        self._move(self._any(data))
+        self.say(role)
+
     @rule(data=st.data())
     def move(self, data: st.DataObject) -> None:
         """Go on from any message, or from before all of them."""
-        head = data.draw(st.sampled_from([None, *self.model.parents]))
+        self._move(data.draw(st.sampled_from([None, *self.model.parents])))
+
+    def _move(self, head: str | None) -> None:
         self.transcript.move(head)
         self.model.show(head)
         self.model.head = head
@@ -165,8 +179,12 @@ class Trees(RuleBasedStateMachine):
             if value is None:
                 del self.model.metadata[name][key]
 
-    @rule()
-    def fail(self) -> None:
+    @rule(do=st.sampled_from(("fail", "reload", "carry")))
+    def other(self, do: str) -> None:
+        """What is to change nothing."""
+        {"fail": self._fail, "reload": self._reload, "carry": self._carry}[do]()
+
+    def _fail(self) -> None:
         """What cannot be done raises, and changes nothing."""
         before = self.transcript.copy()
         here, known = self.transcript.head, next(iter(self.model.parents), "m1")
@@ -184,13 +202,11 @@ class Trees(RuleBasedStateMachine):
                 do()
         same(self.transcript, before)
 
-    @rule()
-    def reload(self) -> None:
+    def _reload(self) -> None:
         """Go on with what is read from the store."""
         self.transcript = self._reloaded()
 
-    @rule()
-    def carry(self) -> None:
+    def _carry(self) -> None:
         """Go on in a session that begins with the exported thread."""
         data = export_thread(Checkpoint("s", 0.0), self.transcript)
         thread = read_thread(data)
@@ -273,6 +289,22 @@ def test_deleting_what_is_shown_shows_what_followed_it() -> None:
     transcript.append(record(8, "m1"))
     assert [message.text for message in transcript.path] == ["5"]
     assert [message.parent for message in transcript.all()] == [None, None]
+
+
+def test_what_belongs_to_a_call() -> None:
+    """A reply and the results of its calls that follow it, in whatever order they came; nothing behind a cut."""
+    two = (ToolCall("m1.0", "f", "{}"), ToolCall("m1.1", "f", "{}"))
+    whole = [
+        said(1, None, *two, role="assistant"),
+        said(2, 1, ToolResult("m1.1", "r"), role="tool"),
+        said(3, 2, ToolResult("m1.0", "r"), role="tool"),
+        said(4, 3, ToolResult("m9.0", "r"), role="tool"),
+    ]
+    assert Transcript(whole, "m4").batch("m1") == ("m1", "m2", "m3")
+    assert [Transcript(whole, "m4").cut_at(message.id) for message in whole] == [False, False, True, True]
+    cut = [*whole[:2], said(3, 2), said(4, 3, ToolResult("m1.0", "late"), role="tool")]
+    assert Transcript(cut, "m4").batch("m1") == ("m1", "m2")
+    assert Transcript(cut, "m4").batch("m3") == ("m3",)
 
 
 def test_deleting_everything_leaves_nothing() -> None:

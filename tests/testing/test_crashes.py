@@ -282,3 +282,18 @@ async def test_leaving_the_loop() -> None:
             break
     async with Engine(agent, stores[0]) as engine:
         assert (await engine.session("crashes").info()).outcome == "completed"
+
+
+@pytest.mark.trio
+async def test_the_commits_of_an_agent_below_count_as_well() -> None:
+    """A turn with an agent as a tool dies at each commit of both sessions, up to the end of the one above."""
+    words: list[str] = []
+
+    inner = Agent(ScriptedModel(lambda request: "found"))
+    model = ScriptedModel([call("find", task="look"), "done"])
+    async for crash in crashes(Agent(model, tools=[inner.as_tool("find", "Finds.")]), "go"):
+        result = await crash.finish()
+        assert result.text == "done"
+        words.append(crash.at)
+    assert sum("TurnEnded" in word for word in words) == 4
+    assert words[-1].endswith("TurnEnded")

@@ -24,6 +24,8 @@ from .faulty import FaultyStore
 
 __all__ = ["CrashRun", "Crashes", "crashes"]
 
+SESSION = "crashes"
+
 When = Literal["before", "after"]
 Approve = bool | Callable[[Call], bool]
 LONGEST = 200
@@ -173,7 +175,8 @@ class CrashRun:
     def last(self) -> bool:
         """Whether there is nothing after this to die at."""
         commit = self._dying.last
-        return commit is None or (self._when == "after" and not commit.listing.unfinished)
+        ended = commit is not None and commit.session == SESSION and not commit.listing.unfinished
+        return commit is None or (self._when == "after" and ended)
 
     async def die(self) -> None:
         """Run up to the commit and die there. :meth:`finish` does it where you did not."""
@@ -182,7 +185,7 @@ class CrashRun:
         self._ran = True
         async with self._shared.engine(self.agent, self._dying) as engine:
             try:
-                await self._shared.drive(engine.session("crashes"))
+                await self._shared.drive(engine.session(SESSION))
             except StoreError:
                 if not self.died:
                     raise
@@ -199,7 +202,7 @@ class CrashRun:
         """
         await self.die()
         async with self._shared.engine(self.agent, self.store) as engine:
-            return await self._shared.drive(engine.session("crashes"), check=check)
+            return await self._shared.drive(engine.session(SESSION), check=check)
 
 
 class Crashes(AsyncIterator[CrashRun]):
