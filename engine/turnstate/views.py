@@ -65,7 +65,7 @@ def view_of(checkpoint: Checkpoint, transcript: Transcript, ends: Mapping[str, T
     """The view of what was read; ``ends`` has how each turn ended."""
     visible = [message for message in transcript.visible() if message.id in transcript]
     last = {message.turn: message.id for message in visible if message.role == "assistant"}
-    results = {result.call: result.status for message in visible for result in message.results}
+    results: dict[str, ResultStatus] = {result.call: result.status for message in visible for result in message.results}
     shown = [_shown(message, checkpoint.turn, ends, last, results, transcript) for message in visible]
     return ThreadView(checkpoint.session, checkpoint.title, shown, waiting_calls(checkpoint), checkpoint.events)
 

@@ -127,7 +127,13 @@ def test_an_answer_without_its_last_event_is_cut(pieces: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "stop"), [("max_output_tokens", "length"), ("content_filter", "content-filter"), ("steered", "other")]
+    ("reason", "stop"),
+    [
+        ("max_output_tokens", "length"),
+        ("content_filter", "content-filter"),
+        ("max_messages", "length"),
+        ("steered", "length"),
+    ],
 )
 def test_incomplete(reason: str, stop: str) -> None:
     """Cases 27, 32 and 94: an incomplete response is a reply that says why it stopped, with its usage."""
@@ -146,10 +152,17 @@ def test_a_call_that_was_cut_is_not_a_call_to_run() -> None:
     assert decode(end(called('{"a": 1}', status="incomplete")))[0].stop == "length"
 
 
+@pytest.mark.parametrize("more", [{}, {"incomplete_details": None}, {"incomplete_details": {"reason": None}}])
+def test_calls_of_an_incomplete_response_do_not_run(more: dict[str, Any]) -> None:
+    """Case 94: a response that is incomplete for no reason given was cut off, though the calls in it are whole."""
+    reply, _ = decode(end(called("{}"), status="incomplete", **more))
+    assert (reply.stop, reply.raw_stop, calls(reply)) == ("length", "incomplete", [("call_1", "f", "{}")])
+
+
 def test_a_status_counts_more_than_the_name_of_its_event() -> None:
     """A response that says that it is incomplete is, whatever its event is called."""
     reply, _ = decode(event("completed", response=response("incomplete", [said("a")])))
-    assert (reply.stop, reply.raw_stop) == ("other", "incomplete")
+    assert (reply.stop, reply.raw_stop) == ("length", "incomplete")
 
 
 ERRORS: list[tuple[Any, str, bool]] = [

@@ -44,12 +44,6 @@ _LAST: Mapping[str, str] = {
     "response.failed": "failed",
     "response.cancelled": "cancelled",
 }
-_REASONS: Mapping[str, Stop] = {
-    "max_output_tokens": "length",
-    "max_tokens": "length",
-    "length": "length",
-    "content_filter": "content-filter",
-}
 _METADATA = ("id", "service_tier", "usage")
 
 
@@ -143,7 +137,8 @@ class ResponsesAssembler:
 
     def _stop(self, parts: list[Part], *, cut: bool) -> Stop:
         if self.status == "incomplete":
-            return _REASONS.get(self._reason, "other")
+            # Whatever cut it off, known or not: the calls of half a reply must not run.
+            return "content-filter" if self._reason == "content_filter" else "length"
         if any(isinstance(part, Refusal) for part in parts):
             return "refusal"
         if cut:
