@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import socket
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Any, Generic, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 import attrs
 import trio
@@ -20,7 +21,6 @@ from turnstate_states.stepping import compiled
 
 from .agent import Agent, agents_of
 from .clock import Clock
-from .driver import Driver
 from .failures import ends_host, without_cancelled
 from .middleware.base import Middleware
 from .models.base import Model
@@ -32,6 +32,9 @@ from .serving import Worker
 from .session import Session
 from .stores.base import LIVE_OWNERS, Owner, Store, process_started
 from .tools import ToolContext
+
+if TYPE_CHECKING:
+    from .driver import Driver
 
 __all__ = ["Engine"]
 
@@ -106,8 +109,7 @@ class Engine(Generic[D]):
     async def __aenter__(self) -> Engine[D]:
         if self._manager is not None:
             raise InvalidInput("this engine is open already; make another Engine for the same store instead")
-        codec.converter()
-        compiled()
+        load_parts()
         above = self._above
         self.closing = above is not None and above.closing
         self._claimed = False
@@ -405,6 +407,8 @@ class Engine(Generic[D]):
         if leaving is not None:
             await leaving.gone.wait()
         await self._renew_first()
+        from .driver import Driver
+
         driver = Driver(self, session)
         await driver.open()
         if self.closing:
@@ -477,6 +481,13 @@ class Engine(Generic[D]):
                 driver = self.driven(item.session)
                 if driver is not None:
                     driver.post(item)
+
+
+def load_parts() -> None:
+    """Import and make what driving a session needs, so that the first turn does not wait for it."""
+    importlib.import_module(".driver", __package__)
+    codec.converter()
+    compiled()
 
 
 def check_id(id: str) -> str:

@@ -8,7 +8,6 @@ import attrs
 import trio
 
 from turnstate_states import codec
-from turnstate_states.core import SessionCore
 from turnstate_states.errors import InvalidInput, RefusalCode, Refused
 from turnstate_states.rules import Rules
 from turnstate_states.submissions import Command, Interrupt, Receipt, Submission
@@ -67,6 +66,8 @@ async def _would_accept(
 
     An interrupt of whatever runs becomes one of the turn that runs now: it may be applied much later.
     """
+    from turnstate_states.core import SessionCore
+
     loaded = await load(store, session)
     now = time.time()
     # Which commands there are is known where the agent is.

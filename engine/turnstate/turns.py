@@ -15,7 +15,6 @@ from turnstate_states.events import Event, Lagged, TextDelta, TurnEnded
 from turnstate_states.submissions import Resume, Submission
 from turnstate_states.turn import Call
 
-from .driver import Driver
 from .errors import TurnFailed, TurnIncomplete
 from .feed import Subscription
 from .records import waiting_calls
@@ -23,6 +22,7 @@ from .results import Result
 from .watching import Watcher
 
 if TYPE_CHECKING:
+    from .driver import Driver
     from .engine import Engine
     from .outputs import OutputType
 

@@ -36,7 +36,6 @@ from .content import (
     clean_text,
     text_of,
 )
-from .core import SessionCore
 from .reports import (
     Activity,
     AttemptFailed,
@@ -96,6 +95,7 @@ from .turn import (
 )
 
 if TYPE_CHECKING:
+    from .core import SessionCore
     from .machine import TABLE, TurnMachine, transitions
     from .statuses import CallDisplay, MessageDisplay, display_call, display_message, display_result
     from .thread import Thread, begin_session, export_thread, fork_thread, read_thread
@@ -212,6 +212,7 @@ __all__ = [
 
 
 LATE = {
+    "SessionCore": "core",
     **dict.fromkeys(("TABLE", "TurnMachine", "transitions"), "machine"),
     **dict.fromkeys(("CallDisplay", "MessageDisplay", "display_call", "display_message", "display_result"), "statuses"),
     **dict.fromkeys(("Thread", "begin_session", "export_thread", "fork_thread", "read_thread"), "thread"),
