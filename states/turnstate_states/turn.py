@@ -10,7 +10,7 @@ from typing import Any, Literal
 import attrs
 
 from .asking import Prompt
-from .content import ResultStatus, clean_text
+from .content import clean_text
 from .message import Usage
 from .values import Value
 
@@ -293,10 +293,3 @@ class TurnState:
 
 
 _FIELDS = tuple(field.name for field in attrs.fields(TurnState))
-
-
-def settled_as(status: CallStatus) -> ResultStatus:
-    """A settled status as that of its result."""
-    if status == "ok" or status == "error" or status == "denied" or status == "not-run" or status == "unknown":
-        return status
-    raise AssertionError(f"{status} is not settled")
