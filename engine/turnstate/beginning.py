@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
-import uuid
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,12 +12,11 @@ import trio
 from turnstate_states.errors import Refused, SessionInUse, StaleSession
 from turnstate_states.thread import Thread, begin_session
 
+from .claims import new_owner
 from .records import stored_commit
-from .stores.base import LIVE_OWNERS, Owner, Store, process_started
+from .stores.base import LIVE_OWNERS, Store
 
 __all__ = ["begin", "claimed"]
-
-LEASE = 30.0
 
 
 @asynccontextmanager
@@ -31,8 +27,7 @@ async def claimed(store: Store, session: str) -> AsyncGenerator[str, None]:
         SessionInUse: an engine drives it.
     """
     now = time.time()
-    pid = os.getpid()
-    owner = Owner(uuid.uuid4().hex, socket.gethostname(), pid, process_started(pid), now + LEASE)
+    owner = new_owner(now)
     with trio.CancelScope(shield=True):
         LIVE_OWNERS.add(owner.id)
         await store.renew(owner)

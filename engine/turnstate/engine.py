@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
-import socket
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
-import attrs
 import trio
 from typing_extensions import TypeVar
 
@@ -20,6 +16,7 @@ from turnstate_states.errors import InvalidInput, StaleSession, StoreError
 from turnstate_states.stepping import compiled
 
 from .agent import Agent, agents_of
+from .claims import Claims
 from .clock import Clock
 from .failures import ends_host, without_cancelled
 from .middleware.base import Middleware
@@ -30,7 +27,7 @@ from .results import SessionInfo, SessionPage
 from .running import GRACE, ThreadList
 from .serving import Worker
 from .session import Session
-from .stores.base import LIVE_OWNERS, Owner, Store, process_started
+from .stores.base import Owner, Store
 from .tools import ToolContext
 
 if TYPE_CHECKING:
@@ -40,8 +37,6 @@ __all__ = ["Engine"]
 
 D = TypeVar("D", default=None)
 log = logging.getLogger("turnstate")
-LEASE = 30.0
-"""Seconds after which the claims of an engine that does not renew them lapse."""
 
 
 class Engine(Generic[D]):
@@ -90,7 +85,6 @@ class Engine(Generic[D]):
         self.closing = False
         self.serving = False
         self.clock: Clock
-        self.owner: Owner
         self.threads: ThreadList
         self._drivers: dict[str, Driver] = {}
         self._opening: dict[str, trio.Lock] = {}
@@ -98,9 +92,7 @@ class Engine(Generic[D]):
         self._nursery: trio.Nursery
         self._left: trio.Event
         self._kept: trio.Event
-        self._claiming = trio.Lock()
-        self._claimed = False
-        self._fetching = trio.Lock()
+        self._claims: Claims
         self.parent = ""
         self._above: Engine[Any] | None = None
         self._call: ToolContext[Any] | None = None
@@ -112,15 +104,10 @@ class Engine(Generic[D]):
         load_parts()
         above = self._above
         self.closing = above is not None and above.closing
-        self._claimed = False
         self.clock = Clock() if above is None else above.clock
         self.threads = ThreadList() if above is None else above.threads
-        pid = os.getpid()
-        started = process_started(pid)
-        self.owner = Owner(uuid.uuid4().hex, socket.gethostname(), pid, started, self.clock.now() + LEASE)
         await self.store.__aenter__()
-        LIVE_OWNERS.add(self.owner.id)
-        self._unlisten = self.store.listen(self._told)
+        self._claims = Claims(self)
         self._left, self._kept = trio.Event(), trio.Event()
         self._manager = trio.open_nursery()
         host: trio.Nursery = await self._manager.__aenter__()
@@ -245,13 +232,8 @@ class Engine(Generic[D]):
             )
 
     async def _give_up_store(self) -> None:
-        self._unlisten()
-        LIVE_OWNERS.discard(self.owner.id)
         try:
-            if self._claimed:
-                await self.store.retire(self.owner.id)
-        except StoreError as error:
-            log.warning("the claims of this engine were not given up; they lapse in %g s: %s", LEASE, error)
+            await self._claims.give_up()
         finally:
             await self._close_agent()
             await self.store.__aexit__(None, None, None)
@@ -373,6 +355,16 @@ class Engine(Generic[D]):
         """The ids of the sessions that this engine drives now."""
         return tuple(self._drivers)
 
+    @property
+    def owner(self) -> Owner:
+        """Who this engine is to the store, while it is open."""
+        return self._claims.owner
+
+    @property
+    def may_start(self) -> bool:
+        """Whether it is open and does not close."""
+        return not self.closing and self._manager is not None
+
     def start(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         """Start a task in the engine's nursery."""
         self._nursery.start_soon(function, *args)
@@ -389,7 +381,7 @@ class Engine(Generic[D]):
             SessionInUse: another engine drives it.
             StoreError: it cannot be read, or the engine is closed.
         """
-        if self._manager is None or self.closing:
+        if not self.may_start:
             raise StoreError("the engine is closed; use it inside 'async with Engine(...)'")
         driver = self.driven(session)
         if driver is not None:
@@ -406,7 +398,7 @@ class Engine(Generic[D]):
         leaving = self._drivers.get(session)
         if leaving is not None:
             await leaving.gone.wait()
-        await self._renew_first()
+        await self._claims.begin()
         from .driver import Driver
 
         driver = Driver(self, session)
@@ -428,59 +420,6 @@ class Engine(Generic[D]):
         lock = self._opening.get(session)
         if lock is not None and not lock.locked():
             del self._opening[session]
-
-    # ---- claims and the inbox
-
-    async def _renew_first(self) -> None:
-        async with self._claiming:
-            if self._claimed:
-                return
-            await self._renew()
-            self._claimed = True
-        if self.closing:
-            return
-        self.start(self._keep_claims)
-        if self.store.poll_interval is not None:
-            self.start(self._poll, self.store.poll_interval)
-
-    async def _renew(self) -> None:
-        self.owner = attrs.evolve(self.owner, expires=self.clock.now() + LEASE)
-        await self.store.renew(self.owner)
-
-    async def _keep_claims(self) -> None:
-        while True:
-            await trio.sleep(LEASE / 3)
-            try:
-                await self._renew()
-            except StoreError as error:
-                log.warning("the claims were not renewed; trying again: %s", error)
-
-    async def _poll(self, interval: float) -> None:
-        while True:
-            await trio.sleep(interval)
-            await self._fetch(list(self._drivers))
-
-    def _told(self, session: str) -> None:
-        if session in self._drivers and not self.closing and self._manager is not None:
-            self.start(self._fetch, [session])
-
-    async def _fetch(self, sessions: list[str]) -> None:
-        """Hand what other processes posted to the drivers."""
-        async with self._fetching:
-            # What a driver dealt with before this look is found again only if it was sent again.
-            for session in sessions:
-                driver = self.driven(session)
-                if driver is not None:
-                    driver.forget_taken()
-            try:
-                items = await self.store.inbox(sessions) if sessions else ()
-            except StoreError as error:
-                log.warning("the inbox was not read; trying again: %s", error)
-                return
-            for item in items:
-                driver = self.driven(item.session)
-                if driver is not None:
-                    driver.post(item)
 
 
 def load_parts() -> None:
