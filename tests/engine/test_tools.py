@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import datetime
 import logging
 import threading
@@ -135,6 +136,7 @@ class Unprintable(Exception):
         (ValueError("\ud800"), "ValueError: \ufffd"),
         (Unprintable(), "Unprintable: (it has no text, because its __str__ failed)"),
     ],
+    ids=itertools.count(),  # not from the values: a lone surrogate in an id cannot be reported
 )
 async def test_raising(error: BaseException, text: str) -> None:
     """What a tool raises is an error result: type and message, or exactly the text of a ToolError (case 46)."""
