@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.depth import places
 from tests.engine.compacting import (
     PAGE,
     Reader,
@@ -325,7 +326,7 @@ async def test_a_crash_at_each_commit(trigger: int, when: Literal["before", "aft
     whole = FaultyStore(MemoryStore())
     await survive(whole, trigger)
     assert whole.commits > 20
-    for at in range(1, whole.commits + 1):
+    for at in places(whole.commits):
         store = MemoryStore()
         with pytest.raises(StoreError):
             await survive(FaultyStore(store, at, when), trigger)

@@ -11,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.depth import PART, counted, pick, places
 from tests.engine.helpers import StrictModel, said, strict
 from turnstate import (
     Agent,
@@ -160,7 +161,7 @@ async def test_store_fails_at_each_commit(
     (case 83)."""
     count = await commits_of_the_turn()
     assert count >= 10
-    for at in range(1, count + 1):
+    for at in places(count):
         world, inner = World(), MemoryStore()
         with trio.fail_after(1000):
             try:
@@ -186,7 +187,8 @@ async def test_store_fails_at_each_commit(
 async def test_store_fails_twice(autojump_clock: trio.testing.MockClock) -> None:
     """Two failures, at any two commits, change nothing of that."""
     count = await commits_of_the_turn()
-    for first, second in itertools.product(range(1, count + 1, 2), range(1, 8)):
+    for first, second in itertools.product(range(1, count + 1, pick(5, 2)), range(1, 8, pick(3, 1))):
+        counted("crashes")
         world, inner = World(), MemoryStore()
         for at in (first, second, None):
             try:
@@ -262,7 +264,7 @@ async def test_interrupt_at_each_commit(when: str, autojump_clock: trio.testing.
     """After an interrupt is accepted no call and no request starts, and the next message works (cases 35, 58, 67)."""
     count = await commits_of_the_turn()
     seen = 0
-    for at in range(1, count + 1):
+    for at in places(count):
         world = World()
         async with interrupted_at(world, at, when) as (engine, session, marks):
             if marks:
@@ -283,4 +285,4 @@ async def test_interrupt_at_each_commit(when: str, autojump_clock: trio.testing.
         for event in await check_log(store.store):
             if type(event).__name__ == "CallSettled":
                 assert event.call.status in SETTLED
-    assert seen > count // 2
+    assert seen > count // pick(2 * PART, 2)

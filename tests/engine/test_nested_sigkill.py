@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.depth import counted, pick, until
 from tests.engine.killed import Place
 from tests.engine.nested_child import run
 from turnstate import SQLiteStore
@@ -37,6 +38,7 @@ def kill_at(directory: Path, place: str) -> bool:
         line = process.stdout.readline()
         process.send_signal(signal.SIGKILL)
         process.wait(20)
+        counted("kills")
         assert line, "the program failed"
         return line == "there\n"
 
@@ -94,7 +96,7 @@ def test_killed_at_each_place_in_turn(tmp_path: Path) -> None:
 def test_killed_at_each_commit(when: str, tmp_path: Path) -> None:
     """Killed before or after each commit, of the parent or the child, the turn completes and charges at most once."""
     number = 0
-    for number in range(1, 60):
+    for number in until(60):
         directory = tmp_path / str(number)
         directory.mkdir()
         if not kill_at(directory, f"{when}:{number}"):
@@ -103,11 +105,12 @@ def test_killed_at_each_commit(when: str, tmp_path: Path) -> None:
     assert 10 < number < 59
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(pick(1, 4)))
 def test_killed_at_random(seed: int, tmp_path: Path) -> None:
     """Killed at random instants, again and again, the turn completes and charges at most once."""
     dice = random.Random(seed)
     for _ in range(6):
+        counted("kills")
         with start(tmp_path, "-") as process:
             time.sleep(dice.random() * 0.12)
             process.send_signal(signal.SIGKILL)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.depth import counted, until
 from tests.engine.killed import Place, run
 from turnstate import SQLiteStore
 from turnstate.reading import read_events
@@ -32,6 +33,7 @@ def kill_at(directory: Path, place: str) -> bool:
         line = process.stdout.readline()
         process.send_signal(signal.SIGKILL)
         process.wait(20)
+        counted("kills")
         assert line, "the program failed"
         return line == "there\n"
 
@@ -97,7 +99,7 @@ def test_killed_in_a_state(state: str, tmp_path: Path) -> None:
 def test_killed_between_states(when: str, tmp_path: Path) -> None:
     """Killed before or after any commit, the turn ends, and the call that must not repeat ran at most once (case 83)."""
     number = 0
-    for number in range(1, 50):
+    for number in until(50):
         directory = tmp_path / str(number)
         directory.mkdir()
         if not kill_at(directory, f"{when}:{number}"):

@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.depth import counted, pick
 from tests.engine.helpers import strict
 from tests.engine.test_faults import check_log
 from turnstate import (
@@ -209,7 +210,8 @@ class Storm:
 async def test_storm(seed: int, autojump_clock: trio.testing.MockClock) -> None:
     """Whatever people do, the store loses and restarts cut off: nobody hangs, no message is lost or doubled, no call that
     may not run twice does, every start has one end, and every request is one that a strict provider takes."""
-    for number in range(seed, seed + 20):
+    for number in range(seed, seed + pick(3, 20)):
+        counted("storms")
         storm = Storm(number)
         for life in range(4):
             await storm.live(life)

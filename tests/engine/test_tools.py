@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import datetime
+import itertools
 import logging
 import threading
 from typing import Any

@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.models.decoding import Delta, decoded, failure
 from turnstate.models.base import Reply
 from turnstate.models.gemini.decode import GeminiDecoder
@@ -451,7 +452,7 @@ CHUNK = (
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(chunks=st.lists(CHUNK, max_size=5), junk=st.binary(max_size=8), size=st.integers(1, 40), array=st.booleans())
 def test_nothing_but_model_errors(chunks: list[Any], junk: bytes, size: int, array: bool) -> None:
     """Whatever comes, it is a reply or a ModelError, and the same one however it is cut."""
@@ -465,7 +466,7 @@ def test_nothing_but_model_errors(chunks: list[Any], junk: bytes, size: int, arr
     assert found[0] == found[1]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(data=st.binary(max_size=200))
 def test_any_bytes(data: bytes) -> None:
     """Bytes of any kind give nothing but a ModelError."""

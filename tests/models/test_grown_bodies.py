@@ -10,9 +10,10 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.models.conversations import PICTURE, Step, conversations
 from tests.models.requests import TOOL, call, message, request, result
 from turnstate.models.anthropic.encode import MessageEncoder
@@ -68,8 +69,8 @@ def long_history(size: int) -> list[Message]:
 
 
 @every_maker
+@examples(150)
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
 def test_a_grown_body_is_that_of_a_new_encoder(name: str, data: st.DataObject) -> None:
     """Whatever a conversation becomes from one request to the next, what is kept never changes a byte."""
     one, cache = MAKERS[name](), dict[Any, Any]()

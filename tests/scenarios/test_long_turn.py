@@ -19,15 +19,16 @@ from typing import Any
 import pytest
 import trio
 
+from tests.depth import counted, pick
 from tests.scenarios.common import log_of, names
 from tests.scenarios.long_turn import STEPS
 from turnstate import Agent, Engine, MemoryStore, SQLiteStore, tool
 from turnstate.testing import ScriptedModel, call
 
 ROOT = Path(__file__).parents[2]
-KILLS = int(os.environ.get("TURNSTATE_KILLS", "20"))
+KILLS = int(os.environ.get("TURNSTATE_KILLS") or pick(3, 20))
 SEED = int(os.environ.get("TURNSTATE_SEED", "20"))
-TURNS = int(os.environ.get("TURNSTATE_TURNS", "300"))
+TURNS = int(os.environ.get("TURNSTATE_TURNS") or pick(100, 300))
 
 
 def start(directory: Path) -> subprocess.Popen[str]:
@@ -49,6 +50,7 @@ def killed_after(directory: Path, step: int, seconds: float) -> bool:
             seen = int(line.split()[1])
         time.sleep(seconds)
         process.send_signal(signal.SIGKILL)
+        counted("kills")
         process.wait(20)
         return process.returncode == -signal.SIGKILL
 
@@ -58,8 +60,8 @@ def lines(path: Path) -> Counter[str]:
     return Counter(path.read_text().splitlines())
 
 
-def test_killed_twenty_times(tmp_path: Path) -> None:
-    """A turn of 200 steps with steers and summaries, killed with SIGKILL twenty times at random, ends; no effect of a tool
+def test_killed_again_and_again(tmp_path: Path) -> None:
+    """A turn of 200 steps with steers and summaries, killed with SIGKILL again and again at random, ends; no effect of a tool
     that reports happens twice, each of one that may run again happens, each steer is heard once (cases 36, 71, 83)."""
     dice = random.Random(SEED)
     for step in sorted(dice.sample(range(1, STEPS - 10), KILLS)):

@@ -14,6 +14,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.depth import PART, counted, until
 from tests.engine.helpers import Gate, engine_of
 from tests.engine.killed import Place
 from tests.scenarios.common import log_of, names
@@ -253,6 +254,7 @@ def kill_at(directory: Path, place: str) -> bool:
         line = process.stdout.readline()
         process.send_signal(signal.SIGKILL)
         process.wait(20)
+        counted("kills")
         assert line in ("there\n", "done\n"), "the program failed"
         return line == "there\n"
 
@@ -262,7 +264,7 @@ def test_a_thread_that_is_killed_at_each_commit(tmp_path: Path) -> None:
     or after each commit in turn and made on, it is in the end the same thread, and every change was made once (cases
     36, 83, 90)."""
     number = 0
-    for number in range(1, 60, 2):
+    for number in until(60, step=2, part=PART + 1):
         directory = tmp_path / str(number)
         directory.mkdir()
         killed = kill_at(directory, f"{'before' if number % 4 == 1 else 'after'}:{number}")

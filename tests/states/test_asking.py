@@ -7,9 +7,10 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.states.scene import Scene, wants
 from tests.states.strategies import JSON, instances
 from turnstate_states.asking import Option, Prompt, Question, meaning
@@ -181,8 +182,8 @@ ANSWERS = st.builds(
 )
 
 
+@examples(500)
 @given(st.none() | PROMPTS, ANSWERS)
-@settings(max_examples=500, deadline=None)
 def test_every_answer_means_something_or_is_invalid(prompt: Prompt | None, answer: Answer) -> None:
     """Whatever is asked and answered: a verdict, or InvalidInput; an approval never comes from a text alone."""
     try:

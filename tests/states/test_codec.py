@@ -9,9 +9,10 @@ from functools import partial
 from typing import Any, cast, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.states.scene import Scene
 from tests.states.strategies import JSON, of
 from turnstate_states.checkpoint import FORMAT, Checkpoint, Queued
@@ -46,8 +47,8 @@ ENVELOPES = (
 # Round trips
 
 
+@examples(60)
 @given(of(Checkpoint))
-@settings(max_examples=60, deadline=None)
 def test_checkpoints_come_back_equal(checkpoint: Checkpoint) -> None:
     """A checkpoint reads back equal and byte for byte, whatever it holds."""
     data = encode_checkpoint(checkpoint)
@@ -57,16 +58,16 @@ def test_checkpoints_come_back_equal(checkpoint: Checkpoint) -> None:
     json.loads(data)
 
 
+@examples(60)
 @given(st.lists(of(Message), max_size=3))
-@settings(max_examples=60, deadline=None)
 def test_messages_come_back_equal(messages: list[Message]) -> None:
     """Messages with parts of every kind read back equal."""
     assert decode_messages(encode_messages(messages)) == messages
 
 
 @pytest.mark.parametrize("kind", get_args(NumberedEvent))
+@examples(15)
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
 def test_events_come_back_equal(kind: type, data: st.DataObject) -> None:
     """Every event reads back equal, with the message that it names."""
     event = cast(NumberedEvent, data.draw(of(kind)))
@@ -78,8 +79,8 @@ def test_events_come_back_equal(kind: type, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("kind", get_args(Submission))
+@examples(15)
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
 def test_submissions_come_back_equal(kind: type, data: st.DataObject) -> None:
     """Every submission reads back equal, and says the same under another id."""
     submission = data.draw(of(kind))
@@ -89,16 +90,16 @@ def test_submissions_come_back_equal(kind: type, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("kind", get_args(Part))
+@examples(10)
 @given(data=st.data())
-@settings(max_examples=10, deadline=None)
 def test_parts_come_back_equal(kind: type, data: st.DataObject) -> None:
     """What a provider needs back stands in a part verbatim."""
     message = Message("m1", None, "t1", "assistant", (data.draw(of(kind)),), 0.0)
     assert decode_messages(encode_messages([message])) == [message]
 
 
+@examples()
 @given(value=JSON)
-@settings(deadline=None)
 def test_text_that_looks_like_an_envelope_stays_text(value: Any) -> None:
     """JSON in a person's text or in metadata, whatever tags it bears, is data (case 116)."""
     for text in (*ENVELOPES, json.dumps(value) + "x"):
@@ -259,8 +260,8 @@ def test_an_event_without_its_message_is_refused() -> None:
     assert decode_events(b'[{"type": "turn-started", "number": 3}]', lambda _: None) == [TurnStarted(number=3)]
 
 
+@examples(200)
 @given(st.binary(max_size=40) | JSON.map(lambda value: json.dumps(value).encode()))
-@settings(max_examples=200, deadline=None)
 def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
     """No reader raises anything but CheckpointError."""
     nothing: dict[str, Message] = {}

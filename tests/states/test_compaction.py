@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.states.ledger import check_pairs
 from tests.states.scene import BROKEN, Scene, wants
 from turnstate_states.checkpoint import Checkpoint
@@ -114,8 +115,8 @@ def test_another_branch_is_not_summarised() -> None:
 STEPS = st.lists(st.one_of(st.integers(0, 3), st.tuples(st.integers(1, 40), st.booleans())), max_size=12)
 
 
+@examples(300)
 @given(STEPS)
-@settings(max_examples=300, deadline=None)
 def test_after_any_number_of_compactions_it_pairs(steps: list[int | tuple[int, bool]]) -> None:
     """Replies with calls, and summaries that keep anything at all, in any order; also copied at any point (case 43)."""
     transcript = Transcript()

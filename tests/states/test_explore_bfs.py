@@ -1,6 +1,6 @@
 """Every sequence of inputs up to a depth, over small alphabets, with the invariants checked after every commit.
 
-Set ``TURNSTATE_SEARCH_DEPTH`` to search deeper than a plain run does.
+``TURNSTATE_SEARCH_DEPTH`` searches to another depth than ``TURNSTATE_DEPTH`` says.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import os
 import attrs
 import pytest
 
+from tests.depth import counted, pick
 from tests.states.explore import World
 from tests.states.scope import COMPACTING, HOOKED, PLAIN, Scope
 from tests.states.searching import check_recovery, check_replays, fingerprint
 from turnstate_states.rules import Limits
 
-DEPTH = int(os.environ.get("TURNSTATE_SEARCH_DEPTH", "6"))
+DEPTH = int(os.environ.get("TURNSTATE_SEARCH_DEPTH") or pick(4, 16))
 
 TIGHT = attrs.evolve(PLAIN, limits=Limits(steps=2, attempts=1, resumptions=1, queue=1, grants=1))
 
@@ -96,4 +97,5 @@ def search(scope: Scope, depth: int, every: int = 40) -> tuple[int, int]:
 def test_invariants_hold_in_every_state_that_can_be_reached(name: str) -> None:
     """No sequence of inputs, crashes and races breaks an invariant."""
     states, _ = search(SCOPES[name], DEPTH)
+    counted("states", states)
     assert states > 30

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from tests.depth import counted, steps_of
 from tests.states.explore import World
 from tests.states.scope import HOOKED, PLAIN, REPLIES, Action, Scope
 from tests.states.searching import check_recovery, check_replays
@@ -42,6 +43,7 @@ class Life(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        counted("lives")
         self.world = World.new(EVERYTHING)
 
     @initialize(scope=st.sampled_from((EVERYTHING, HOOKS, THREADS)))
@@ -85,6 +87,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TestLife.settings = steps_of(150, 40, suppress_health_check=[HealthCheck.too_slow])

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.states.explore import World
 from tests.states.scene import Scene
 from tests.states.scope import HOOKED, REPLIES, Scope
@@ -168,8 +169,8 @@ def test_a_call_without_a_result() -> None:
     assert display_result(None) == CallDisplay("output-error")
 
 
+@examples(200)
 @given(of(Message), st.none() | instances(TurnState) | instances(TurnEnded), st.booleans())
-@settings(max_examples=200, deadline=None)
 def test_every_message_and_turn(message: Message, turn: Any, last: bool) -> None:
     """Whatever is stored, there is something to show, or it is not a model's."""
     found = display_message(message, turn, last=last)
@@ -178,8 +179,8 @@ def test_every_message_and_turn(message: Message, turn: Any, last: bool) -> None
         check(found)
 
 
+@examples(100)
 @given(instances(Call))
-@settings(max_examples=100, deadline=None)
 def test_every_call_that_can_be_stored(call: Call) -> None:
     """Whatever is stored of a call, it is shown, and asks nobody where it does not wait."""
     found = display_call(call)
@@ -198,8 +199,8 @@ def check(found: MessageDisplay) -> None:
     assert found.reason in reasons[found.status]
 
 
+@examples(40)
 @given(st.data())
-@settings(max_examples=40, deadline=None)
 def test_every_state_that_a_session_comes_to(data: st.DataObject) -> None:
     """Along any life of a session, every message and every call can be shown, and a turn that waits requires action."""
     world = World.new(Scope(HOOKED, tuple(REPLIES), hooks=("ok", "again", "stop", "error"), races=False))

@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.states.scene import Scene, wants
 from tests.states.strategies import JSON, of
 from tests.states.trees import check_tree, reads, same
@@ -76,8 +77,8 @@ def trees(draw: st.DrawFn) -> Transcript:
     return transcript
 
 
+@examples(200)
 @given(trees(), st.randoms(use_true_random=False), st.text(max_size=5))
-@settings(max_examples=200, deadline=None)
 def test_what_was_exported_reads_back(transcript: Transcript, random: Any, title: str) -> None:
     """Export, read and begin give the same tree, head, choice and visible path, in whatever order messages stand."""
     data = export_thread(Checkpoint("s", 0.0, title=title), transcript)
@@ -94,8 +95,8 @@ def test_what_was_exported_reads_back(transcript: Transcript, random: Any, title
     assert reads(other, other.head) == reads(transcript, transcript.head)
 
 
+@examples(150)
 @given(trees())
-@settings(max_examples=150, deadline=None)
 def test_forks_of_any_tree(transcript: Transcript) -> None:
     """At each message a fork is its path, and nothing else; between a call and its results it is refused."""
     for message in transcript.all():
@@ -234,8 +235,8 @@ GARBAGE = st.fixed_dictionaries(
 FILES = st.binary(max_size=50) | (JSON | GARBAGE).map(lambda value: json.dumps(value).encode())
 
 
+@examples(300)
 @given(FILES)
-@settings(max_examples=300, deadline=None)
 def test_whatever_is_read(data: bytes) -> None:
     """Any bytes are a thread with which a session can begin, or InvalidInput."""
     try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.states.ledger import check_pairs
 from turnstate_states.content import Image, Part, Reasoning, Text, ToolCall, ToolResult
 from turnstate_states.errors import CheckpointError
@@ -65,8 +66,8 @@ MESSAGES = st.lists(
 )
 
 
+@examples(500)
 @given(MESSAGES)
-@settings(max_examples=500, deadline=None)
 def test_whatever_the_history_the_output_pairs(history: list[tuple[Role, tuple[Part, ...]]]) -> None:
     """Each call has exactly one result, right after it, in call order, at every moment; no result stands alone."""
     conversation = Conversation()
@@ -77,8 +78,8 @@ def test_whatever_the_history_the_output_pairs(history: list[tuple[Role, tuple[P
         assert len(ids) == len(set(ids)) or any(item.id.endswith("!") for item in conversation.messages())
 
 
+@examples(100)
 @given(MESSAGES, st.integers(0, 8))
-@settings(max_examples=100, deadline=None)
 def test_a_copy_is_independent(history: list[tuple[Role, tuple[Part, ...]]], at: int) -> None:
     """A copy shows what the original showed, and goes its own way."""
     made = [message(number, role, *parts) for number, (role, parts) in enumerate(history, 1)]

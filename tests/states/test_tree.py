@@ -8,10 +8,10 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.depth import counted, pick, steps_of
 from tests.states.trees import check_tree, reads, same, shown_after
 from turnstate_states.checkpoint import Checkpoint
 from turnstate_states.codec import decode_messages, encode_messages
@@ -89,6 +89,7 @@ class Trees(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        counted("lives")
         self.model = Model()
         self.transcript = Transcript()
         self.written: list[Message] = []
@@ -237,7 +238,7 @@ class Trees(RuleBasedStateMachine):
 
 
 TestTrees = Trees.TestCase
-TestTrees.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestTrees.settings = steps_of(100, 30)
 
 
 # By hand
@@ -327,7 +328,7 @@ def test_a_record_of_what_is_not_there_changes_nothing() -> None:
 
 # Size
 
-WIDE, LONG = 10, 10_000
+WIDE, LONG = 10, pick(2_000, 10_000)
 
 
 def forest() -> list[Message]:
