@@ -13,6 +13,7 @@ from turnstate_states.errors import Refused, SessionInUse, StaleSession
 from turnstate_states.thread import Thread, begin_session
 
 from .claims import new_owner
+from .inputs import new_life
 from .records import stored_commit
 from .stores.base import LIVE_OWNERS, Store
 
@@ -48,7 +49,7 @@ async def begin(store: Store, session: str, thread: Thread, *, source: str = "")
         StoreError: it could not be written.
     """
     metadata: dict[str, Any] = {"forked_from": source} if source else {}
-    commit = begin_session(session, thread, now=time.time(), source=source, metadata=metadata)
+    commit = begin_session(session, thread, now=time.time(), source=source, metadata=metadata, life=new_life())
     try:
         async with claimed(store, session) as owner:
             await store.commit(stored_commit(commit, owner))

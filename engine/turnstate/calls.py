@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -110,7 +110,13 @@ class CallRunner:
                 pass  # a function that nobody waits for any more, in a thread that outlived the run
 
         context: ToolContext[Any] = ToolContext(
-            None, session_id=driver.session, turn_id=turn, call_id=call.id, tool=call.tool, progress=tell
+            None,
+            session_id=driver.session,
+            turn_id=turn,
+            call_id=call.id,
+            tool=call.tool,
+            progress=tell,
+            life=driver.core.checkpoint.life,
         )
         if call.permissions is not None:
             context.permissions = call.permissions
@@ -229,19 +235,26 @@ class CallRunner:
         for task in (*self._tasks.values(), *self._lingering):
             task.cancel()
 
-    async def end_children(self, calls: Mapping[str, str]) -> None:
-        """End what is left of the agents below calls that are settled; ``calls`` names the tool of each."""
+    async def end_children(self, calls: Iterable[Call]) -> None:
+        """End what is left of the agents below calls that are settled."""
         tools = self._driver.agent.tools.by_name
-        # What is no tool any more may have been one.
-        above = [call for call, tool in calls.items() if tool not in tools or hasattr(tools[tool], "agent")]
+        # What is no tool any more, or another one, may have been an agent.
+        above = [
+            call.id
+            for call in calls
+            if call.tool not in tools
+            or hasattr(tools[call.tool], "agent")
+            or call.wants == "nested"
+            or call.status == "unknown"
+        ]
         if above or self._not_ended:
             from .nested import end_children
 
             above += self._not_ended
             self._not_ended = await end_children(self._driver.store, self._driver.session, above, self._driver.now)
 
-    def left_behind(self) -> Mapping[str, str]:
-        """Settled calls, with their tools, below which a process that died may have left something behind.
+    def left_behind(self) -> Sequence[Call]:
+        """Settled calls below which a process that died may have left something behind.
 
         Those of the last turn, and of the one before: the commit that ended that may have begun the last one.
         """
@@ -249,8 +262,15 @@ class CallRunner:
         last = core.checkpoint.turns
         turns = {f"t{last}", f"t{last - 1}"}
         parts = [part for message in core.transcript.all() if message.turn in turns for part in message.calls]
-        open_calls = {} if core.turn is None else core.turn.calls
-        return {part.id: part.name for part in parts if part.id not in open_calls or open_calls[part.id].settled}
+        known = {} if core.turn is None else core.turn.calls
+        results = {
+            part.call: part.status
+            for message in core.transcript.all()
+            if message.turn in turns
+            for part in message.results
+        }
+        settled = (part for part in parts if part.id not in known or known[part.id].settled)
+        return [Call(part.id, part.name, results.get(part.id, "unknown")) for part in settled]
 
     @property
     def names(self) -> list[str]:

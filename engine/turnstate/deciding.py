@@ -49,7 +49,7 @@ async def decide(agent: Agent[Any], question: Question, deps: Callable[[], Any])
         error = failure_in(raised)
         log.error("the policy failed for call %s of %s", call.id, call.tool, exc_info=error)
         text = f"the policy failed for {call.tool}, so a person is asked: {describe(error)}"
-        return PolicyDecided(question.key, call.id, "ask", describe(error), text, usage=usage)
+        return PolicyDecided(question.key, call.id, "ask", describe(error), text, usage=usage, failed=True)
     return _decided(question.key, call, verdict, usage)
 
 
@@ -92,4 +92,4 @@ def _decided(key: Activity, call: Call, verdict: Verdict, usage: Mapping[str, Us
             usage=usage,
         )
     text = f"the policy gave {type(verdict).__name__} for {call.tool}, which is not a verdict, so a person is asked"
-    return PolicyDecided(key, call.id, "ask", text, text, usage=usage)
+    return PolicyDecided(key, call.id, "ask", text, text, usage=usage, failed=True)

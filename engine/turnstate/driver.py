@@ -24,6 +24,7 @@ from .activity_runner import ActivityRunner
 from .calls import CallRunner
 from .commands import CommandRunner
 from .feed import Feed
+from .inputs import new_life
 from .reading import read_events
 from .records import stored_commit
 from .results import Result
@@ -107,7 +108,7 @@ class Driver:
         rules = self.agent.rules
         stored = await self.store.load(self.session)
         if stored is None:
-            self.core = SessionCore.new(self.session, rules, now=self.now(), parent=self.engine.parent)
+            self.core = SessionCore.new(self.session, rules, now=self.now(), parent=self.engine.parent, life=new_life())
             self.stored = self.core.checkpoint.copy()
         else:
             checkpoint = codec.decode_checkpoint(stored.checkpoint)
@@ -205,6 +206,8 @@ class Driver:
     def submit(self, submission: Submission, *, explicit: bool = False) -> Slot:
         """Take a submission of this process; the slot is resolved when it is durable or refused."""
         slot = Slot()
+        if submission.given is None:
+            submission = attrs.evolve(submission, given=self.now())
         self._incoming.append(Incoming(submission, slot, explicit))
         self.wake()
         return slot
@@ -241,6 +244,7 @@ class Driver:
                 raise self._broken
             self._record_reports()
             await self._record_submissions()
+            await self._tick()
             self._stop_if_told()
             commit = core.commit(self.now(), decide=not self.holds)
             if commit is not None:
@@ -265,9 +269,6 @@ class Driver:
             if error is not None:
                 self._cause = error
             self.core.report(report, now=now)
-        deadline = self.core.deadline
-        if deadline is not None and deadline <= now:
-            self.core.tick(now)
         self.calls.give_up()
 
     async def _record_submissions(self) -> None:
@@ -280,6 +281,17 @@ class Driver:
         finally:
             # Their senders are told by whoever ends the loop.
             self._incoming.extendleft(reversed(waiting))
+
+    async def _tick(self) -> None:
+        """Let time pass; what was submitted before a deadline is applied before it, also what another process posted."""
+        deadline, now = self.core.deadline, self.now()
+        if deadline is None or deadline > now:
+            return
+        for item in await self.store.inbox([self.session]):
+            self.post(item)
+        for _ in range(0, len(self._incoming), BATCH):
+            await self._record_submissions()
+        self.core.tick(now)
 
     async def _record(self, item: Incoming) -> None:
         known: Receipt | None = None
@@ -315,7 +327,7 @@ class Driver:
     async def _write(self, commit: Commit) -> None:
         await self.store.commit(stored_commit(commit, self.engine.owner.id))
         settled = [event.call for event in commit.events if isinstance(event, CallSettled)]
-        await self.calls.end_children({call.id: call.tool for call in settled if call.began})
+        await self.calls.end_children(call for call in settled if call.began)
 
     def _tell(self, commit: Commit) -> None:
         self._inbox_taken.update(commit.taken)

@@ -38,6 +38,8 @@ async def post_and_wait(store: Store, session: str, submission: Submission) -> R
     submission, receipt = await _would_accept(store, session, submission, known)
     if receipt.duplicate:
         return receipt
+    if submission.given is None:
+        submission = attrs.evolve(submission, given=time.time())
     await store.post(InboxItem(session, submission.id, codec.encode_submission(submission)))
     with trio.move_on_after(PATIENCE):
         while True:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import secrets
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from turnstate_states import codec
 from turnstate_states.errors import CheckpointError, InvalidInput
 from turnstate_states.submissions import Submission
-from turnstate_states.turn import Call
 
-__all__ = ["call_ids", "checked", "json_text", "mapping", "new_id"]
+__all__ = ["checked", "json_text", "mapping", "new_id", "new_life"]
 
 
 def new_id() -> str:
@@ -20,9 +20,9 @@ def new_id() -> str:
     return f"s-{uuid.uuid4().hex[:16]}"
 
 
-def call_ids(calls: Iterable[Call | str]) -> tuple[str, ...]:
-    """The ids of some calls."""
-    return tuple(call.id if isinstance(call, Call) else call for call in calls)
+def new_life() -> str:
+    """What tells a session from another one that has, or had, the same id."""
+    return secrets.token_hex(8)
 
 
 def json_text(what: str, value: Any) -> str:

@@ -13,19 +13,22 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import trio
 
 from turnstate_states import codec
 from turnstate_states.checkpoint import Checkpoint
+from turnstate_states.content import as_parts
 from turnstate_states.core import SessionCore
 from turnstate_states.errors import CheckpointError, InvalidInput, Refused, SessionInUse, StoreError, ToolError
 from turnstate_states.reports import Stopped
 from turnstate_states.rules import Rules
-from turnstate_states.submissions import Answer, Interrupt, Provide
+from turnstate_states.submissions import Answer, Interrupt, Provide, Send
 from turnstate_states.transcript import Transcript
 from turnstate_states.turn import Call, Decision, Nested, Wants
 
 from .beginning import claimed
+from .inputs import checked
 from .reading import load
 from .records import stored_commit
 from .results import Result
@@ -33,7 +36,7 @@ from .running import Abandoned, Suspended
 from .session import Session
 from .stores.base import Store
 from .tools import Tool, ToolContext
-from .turns import Turn
+from .turns import Turn, TurnManager
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -63,6 +66,7 @@ class AgentTool(Tool[[str, ToolContext[Any]], Awaitable[str]]):
         run.__doc__ = f"{description}\n\nArgs:\n    task: What to do, with all that needs to be known for it."
         super().__init__(run, name=name, on_crash="rerun", **options)
         self.agent = agent
+        self.spec = attrs.evolve(self.spec, agent=True)
 
 
 def child_session(session: str, call: str) -> str:
@@ -115,7 +119,7 @@ class ChildRun:
         while True:
             try:
                 await self._hand_down(engine.store)
-                result = await self._drive(engine.session(self._id))
+                result = await self._drive(engine, engine.session(self._id))
             except SessionInUse:
                 await self._check_parent(engine.store)
             else:
@@ -130,8 +134,9 @@ class ChildRun:
         if checkpoint is not None and checkpoint.parent != self._ctx.session_id:
             raise InvalidInput(f"session {self._id} exists and does not belong to this call; delete or rename it")
 
-    async def _drive(self, session: Session) -> Result[str]:
-        async with session.turn(self._task, id=TASK) as turn:
+    async def _drive(self, engine: Engine[Any], session: Session) -> Result[str]:
+        task = Send(TASK, as_parts(self._task), author="agent")
+        async with TurnManager[str](engine, session.id, checked(task), explicit=True) as turn:
             try:
                 return await turn.result(check=False)
             except trio.Cancelled:
@@ -166,7 +171,21 @@ class ChildRun:
     def _nested(self, call: Call) -> Nested:
         wants: Wants = "result" if call.wants == "result" else "decision"
         reason = self._faults.get(call.id, call.reason)
-        return Nested(call.id, call.tool, call.arguments_json, wants, reason, call.prompt, call.expires_at)
+        return Nested(
+            call.id,
+            call.tool,
+            call.arguments_json,
+            wants,
+            reason,
+            call.prompt,
+            call.expires_at,
+            agent=f"{self._ctx.tool}/{call.agent}" if call.agent else self._ctx.tool,
+            filled=call.filled,
+            permissions=call.permissions,
+            covers=call.covers,
+            digest=call.digest,
+            changed=call.changed,
+        )
 
     async def _hand_down(self, store: Store) -> None:
         """Give the child the answers that were given above it; those that it had before change nothing.
@@ -217,7 +236,7 @@ def _said(call: Nested, decision: Decision) -> Answer | Provide:
     """An answer as it was given above."""
     id = f"answer:{call.id}"
     if decision.verdict == "provide":
-        return Provide(id, call.id, by=decision.by, **(call.provided or {}))
+        return Provide(id, call.id, by=decision.by, digest=call.digest, given=decision.at, **(call.provided or {}))
     return Answer(
         id,
         (call.id,),
@@ -230,6 +249,8 @@ def _said(call: Nested, decision: Decision) -> Answer | Provide:
         decision.option,
         decision.text,
         decision.answers,
+        {call.id: call.digest} if call.digest else {},
+        given=decision.at,
     )
 
 

@@ -8,7 +8,8 @@ from typing import Generic, Literal
 import attrs
 from typing_extensions import TypeVar
 
-from turnstate_states.content import ToolCall
+from turnstate_states.authorization import Authorization
+from turnstate_states.content import ToolCall, ToolResult
 from turnstate_states.transcript import Message, Usage
 from turnstate_states.turn import Call, Failure, Stop
 from turnstate_states.values import Value
@@ -25,7 +26,9 @@ class Result(Value, Generic[Out]):
 
     ``outcome``: ``completed``, ``waiting`` (for a person; see ``waiting``), ``interrupted``, ``failed``, ``limit``,
     ``superseded`` or ``denied``. ``stop`` is why the model stopped. ``output`` is the answer; ``text`` its text.
-    ``calls`` are all tool calls of the turn in order.
+    ``calls`` are all tool calls of the turn in order, each with what really ran: ``proposed`` is what the model wrote,
+    ``edited`` what a person made of it, ``arguments`` what the tool got; ``decision``, ``grant``, ``permissions`` and
+    ``reason`` say who let it run, how far it could reach and why.
     """
 
     turn: str
@@ -97,8 +100,13 @@ def calls_in(messages: Iterable[Message], open_calls: Mapping[str, Call]) -> lis
             found[part.id] = open_calls.get(part.id) or _proposed(part)
         for result in message.results:
             if result.call in found and not found[result.call].settled:
-                found[result.call] = attrs.evolve(found[result.call], status=result.status, result=message.id)
+                found[result.call] = _settled(found[result.call], result, message.id)
     return list(found.values())
+
+
+def _settled(call: Call, result: ToolResult, message: str) -> Call:
+    known = result.authorization or Authorization()
+    return attrs.evolve(call, status=result.status, result=message, **attrs.asdict(known, recurse=False))
 
 
 def _proposed(part: ToolCall) -> Call:

@@ -8,18 +8,21 @@ from typing import Any
 import attrs
 
 from . import texts
+from .arguments import read_arguments
 from .asking import meaning
-from .calls import allow_covered, canonical, covering_grant, settle
+from .calls import again, allow_covered, ask, bind, covering_grant, settle
 from .codec import plain, same_json
 from .content import ToolResult, clean_text
 from .errors import InvalidInput, Refused
 from .events import CallAnswered, GrantAdded, GrantRevoked, PreliminaryResult, TurnStopping
+from .reports import PolicyDecided
 from .steps import tell_to_end
+from .subject import canonical_arguments, definition
 from .submissions import Answer, Provide
-from .turn import Call, Decision, Ending, Grant, Nested, TurnState
+from .turn import Call, Decision, Ending, Grant, Nested, Permissions, TurnState
 from .work import Work
 
-__all__ = ["answer", "provide"]
+__all__ = ["answer", "confirm", "provide"]
 
 
 def answer(work: Work, said: Answer) -> None:
@@ -40,7 +43,7 @@ def answer(work: Work, said: Answer) -> None:
     for call, decision in fresh:
         _note(work, call, decision, edited)
     for call, decision in fresh:
-        _apply(work, call.id, decision)
+        _apply(work, call.id, decision, edits=edited is not None)
     if fresh and said.end_turn:
         work.tell(TurnStopping, said.reason or "denied")
         tell_to_end(work, Ending("denied", said.reason or "denied", said.id))
@@ -74,14 +77,30 @@ def _edited(work: Work, turn: TurnState, said: Answer) -> str | None:
         return None
     if said.verdict not in ("approve", "") or len(set(said.calls)) != 1:
         raise InvalidInput("arguments: give them with an approval of exactly one call")
-    if canonical(said.arguments) is None:
-        raise InvalidInput("arguments: expected a JSON object")
+    try:
+        read_arguments(said.arguments)
+    except InvalidInput as error:
+        raise InvalidInput(f"arguments: {error}") from None
     call = turn.calls.get(said.calls[0])
     spec = None if call is None else work.rules.tools.get(call.tool)
-    wrong = None if spec is None else spec.check(said.arguments)
-    if wrong is not None:
+    wrong = "" if spec is None else spec.bind(said.arguments).fault
+    if wrong:
         raise InvalidInput(f"arguments: {wrong}")
     return said.arguments
+
+
+def _given_at(work: Work, said: Answer | Provide) -> float:
+    """When it was given: what was given in time counts, however late it is applied."""
+    return work.now if said.given is None else min(said.given, work.now)
+
+
+def _check_subject(call: Call, digest: str) -> None:
+    """An answer is on what was shown, not on a name."""
+    if digest and digest != call.digest:
+        what = f" ({', '.join(call.changed)} changed)" if call.changed else ""
+        raise Refused(
+            "stale", f"what is asked about call {call.id} is not what was answered{what}; look at the question again"
+        )
 
 
 def _decision(work: Work, call: Call, said: Answer) -> Decision:
@@ -90,7 +109,7 @@ def _decision(work: Work, call: Call, said: Answer) -> Decision:
         raise InvalidInput("for_session: only an approval can hold for the session")
     return Decision(
         verdict,
-        work.now,
+        _given_at(work, said),
         said.by,
         said.reason or reason,
         for_session,
@@ -106,26 +125,25 @@ def _answerable(
 ) -> tuple[Call, Decision] | None:
     """The call with the decision, if it waits for this answer; None if it has the same answer already."""
     call = _find(turn, name)
+    _check_subject(call, said.digests.get(name, ""))
     decision = _decision(work, call, said)
     if call.decision is not None:
         same = attrs.evolve(call.decision, at=decision.at, by=decision.by) == decision
         if same and (edited is None or call.edited == edited):
             return None
         raise Refused("conflict", f"call {name} was answered before, and otherwise ({call.decision.verdict})")
-    _check_waits(work, call)
+    _check_waits(call, decision.at)
     if call.wants == "result" and decision.verdict == "approve":
         raise InvalidInput(f"verdict: call {name} waits for a result; provide one, or deny it")
     if call.wants == "nested":
         raise InvalidInput(f"calls: answer the calls nested in {name}: {', '.join(c.id for c in call.waiting)}")
-    if decision.for_session and canonical(call.arguments_json if edited is None else edited) is None:
-        raise InvalidInput(f"for_session: the arguments of call {name} are not a JSON object that could be compared")
     return call, decision
 
 
-def _check_waits(work: Work, call: Call) -> None:
+def _check_waits(call: Call, at: float) -> None:
     if call.status != "asked":
         raise Refused("stale", f"call {call.id} does not wait for an answer ({call.status})")
-    if call.expires_at is not None and call.expires_at <= work.now:
+    if call.expires_at is not None and call.expires_at <= at:
         raise Refused("stale", f"the request about call {call.id} has expired")
 
 
@@ -133,7 +151,11 @@ def _note(work: Work, call: Call, decision: Decision, edited: str | None, provid
     """Keep the decision with its call."""
     outer, _, inner = call.id.partition("/")
     if not inner:
-        work.put_call(attrs.evolve(work.turn.calls[outer], decision=decision, edited=edited))
+        call = attrs.evolve(work.turn.calls[outer], decision=decision)
+        if edited is not None:
+            call = attrs.evolve(call, edited=edited)
+            call = attrs.evolve(call, filled=bind(work, call).filled)
+        work.put_call(call)
         return
     holder = work.turn.calls[outer]
     late = holder.status != "asked" and holder.status != "allowed"
@@ -142,7 +164,7 @@ def _note(work: Work, call: Call, decision: Decision, edited: str | None, provid
     work.put_call(attrs.evolve(holder, nested=answered))
 
 
-def _apply(work: Work, name: str, decision: Decision) -> None:
+def _apply(work: Work, name: str, decision: Decision, *, edits: bool) -> None:
     outer, _, inner = name.partition("/")
     call = work.turn.calls[outer]
     if inner:
@@ -152,8 +174,36 @@ def _apply(work: Work, name: str, decision: Decision) -> None:
     elif decision.verdict == "deny":
         work.tell(CallAnswered, attrs.evolve(call, status="denied"))
         settle(work, call, "denied", texts.denied(decision.reason), decision.reason or "the user declined")
+    elif _policy_is_due(work, call, edits=edits):
+        # What was judged is not what is to run: the decision is kept, and the policy has the last word.
+        kept = None if edits else call.permissions
+        work.put_call(attrs.evolve(call, status="proposed", permissions=kept))
+        work.tell(CallAnswered, work.turn.calls[call.id])
     else:
         _allow(work, call, decision)
+
+
+def _policy_is_due(work: Work, call: Call, *, edits: bool) -> bool:
+    """Whether the policy has to judge an approved call: its arguments were edited, or an earlier process asked."""
+    spec = work.rules.tools.get(call.tool)
+    return spec is not None and spec.approval == "policy" and (edits or call.id in work.asked_before)
+
+
+def confirm(work: Work, call: Call, decision: Decision, report: PolicyDecided) -> None:
+    """The policy has judged a call that a person approved: a denial stands, anything else counts as answered.
+
+    A call that reaches further than what the person was shown, and one on which the policy failed, is asked about again.
+    """
+    approved, wanted = call.permissions, report.permissions or Permissions()
+    if report.verdict == "deny":
+        settle(work, call, "denied", texts.denied(report.reason), report.reason)
+    elif report.failed or (approved is not None and not wanted.within(approved)):
+        asked = attrs.evolve(again(call), permissions=wanted, covers=report.covers, prompt=report.prompt)
+        ask(work, asked, work.rules.tools[call.tool], report.reason)
+    else:
+        call = attrs.evolve(call, permissions=wanted, covers=report.covers)
+        work.put_call(call)
+        _allow(work, call, decision, told=True)
 
 
 def _let_go_on(work: Work, holder: Call, inner: str) -> None:
@@ -165,11 +215,12 @@ def _let_go_on(work: Work, holder: Call, inner: str) -> None:
         work.put_call(attrs.evolve(holder, status="allowed", expires_at=None))
 
 
-def _allow(work: Work, call: Call, decision: Decision) -> None:
+def _allow(work: Work, call: Call, decision: Decision, *, told: bool = False) -> None:
     grant = _grant(work, call, decision.by) if decision.for_session else None
     allowed = attrs.evolve(call, status="allowed", grant="" if grant is None else grant.id)
     work.put_call(allowed)
-    work.tell(CallAnswered, allowed)
+    if not told:
+        work.tell(CallAnswered, allowed)
     if grant is not None:
         allow_covered(work, grant)
 
@@ -180,8 +231,10 @@ def _grant(work: Work, call: Call, by: str) -> Grant:
         return known
     checkpoint = work.checkpoint
     checkpoint.grant_count += 1
-    arguments = None if call.covers == "tool" else canonical(call.arguments_json)
-    grant = Grant(f"g{checkpoint.grant_count}", call.tool, arguments, by, call.permissions)
+    spec = work.rules.tools.get(call.tool)
+    arguments = None if call.covers == "tool" else canonical_arguments(call)
+    mark = "" if spec is None else definition(spec)
+    grant = Grant(f"g{checkpoint.grant_count}", call.tool, arguments, by, call.permissions, mark)
     kept = checkpoint.grants
     for old in kept[: max(0, len(kept) + 1 - work.rules.limits.grants)]:
         work.tell(GrantRevoked, old)
@@ -199,17 +252,18 @@ def provide(work: Work, said: Provide) -> None:
     """
     turn = _turn(work)
     call = _find(turn, said.call)
+    _check_subject(call, said.digest)
     if call.decision is not None:
         if _provided(work, call, said):
             return
         raise Refused("conflict", f"call {said.call} was answered before, and otherwise ({call.decision.verdict})")
-    _check_waits(work, call)
+    _check_waits(call, _given_at(work, said))
     if call.wants == "nested":
         raise InvalidInput(f"call: provide results to the calls nested in {said.call}")
     if said.preliminary:
         work.tell(PreliminaryResult, call, plain(said.result))
         return
-    decision = Decision("provide", work.now, said.by)
+    decision = Decision("provide", _given_at(work, said), said.by)
     outer, _, inner = call.id.partition("/")
     if inner:
         _note(work, call, decision, None, _fields(said))

@@ -2,49 +2,39 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import attrs
 
 from . import texts
+from .authorization import Authorization
 from .content import ResultStatus, ToolCall, ToolResult
 from .events import ApprovalRequested, CallAnswered, CallProposed, CallSettled, CallStarted, ResultRequested
-from .rules import ToolSpec
+from .rules import Bound, ToolSpec
 from .stepping import Facts
+from .subject import canonical_arguments, changes, definition, digest_of, subject_of
 from .turn import Call, Grant, Nested, Permissions
 from .work import Work
 
 __all__ = [
     "advance_calls",
+    "again",
+    "ask",
     "ask_again",
-    "canonical",
+    "bind",
     "covering_grant",
     "decide",
     "expire",
     "facts",
-    "fault",
     "propose",
     "propose_rest",
+    "request_result",
     "settle",
     "settle_open",
     "suspend",
 ]
 
-
-def canonical(arguments: str) -> str | None:
-    """Arguments in one form for equal values; None if they are not a JSON object.
-
-    >>> canonical(' {"b":1, "a":2}')
-    '{"a":2,"b":1}'
-    """
-    try:
-        value: object = json.loads(arguments) if arguments.strip() else {}
-        # Escaped, because arguments may hold half of a surrogate pair; and NaN is not JSON, nor equal to null.
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except (ValueError, RecursionError):
-        return None
-    return text if isinstance(value, dict) else None
+NOTHING_KNOWN = Authorization()
 
 
 def propose_rest(work: Work) -> None:
@@ -64,33 +54,49 @@ def ask_again(work: Work, grant: Grant) -> None:
 def propose(work: Work, part: ToolCall) -> Call:
     """Put a call of the reply into the turn."""
     call = Call(part.id, part.name, proposed=part.arguments)
+    filled = bind(work, call).filled
+    if filled:
+        call = attrs.evolve(call, filled=filled)
     work.put_call(call)
     work.turn.calls_made += 1
     work.tell(CallProposed, call)
     return call
 
 
-def fault(work: Work, call: Call) -> str | None:
-    """What is wrong with a call as it stands, for the model, or None."""
+def bind(work: Work, call: Call) -> Bound:
+    """The arguments of a call as it stands, held against its tool."""
     spec = work.rules.tools.get(call.tool)
     if spec is None:
-        return texts.unknown_tool(call.tool, list(work.rules.tools))
-    return spec.check(call.arguments_json)
+        return Bound(texts.unknown_tool(call.tool, list(work.rules.tools)))
+    known = work.bound.get(call.id)
+    if known is not None and known[0] == call.arguments_json:
+        return known[1]
+    bound = spec.bind(call.arguments_json)
+    work.bound[call.id] = (call.arguments_json, bound)
+    return bound
+
+
+def again(call: Call) -> Call:
+    """A call as one about which nothing was decided yet; what was asked before is kept, to say what changed."""
+    return attrs.evolve(call, status="proposed", decision=None, grant="", prompt=None, expires_at=None, reason="")
 
 
 def decide(work: Work, call: Call) -> None:
     """Bring a proposed call as far as what is declared says."""
-    wrong = fault(work, call)
-    if wrong is not None:
-        settle(work, call, "error", wrong)
+    bound = bind(work, call)
+    if bound.fault:
+        settle(work, call, "error", bound.fault)
         return
+    if bound.filled != call.filled:
+        call = attrs.evolve(call, filled=bound.filled)
     spec = work.rules.tools[call.tool]
-    if spec.approval == "never":
-        work.put_call(attrs.evolve(call, status="allowed"))
-    elif spec.approval == "always":
+    if spec.approval == "policy":
+        if work.turn.calls[call.id] != call:
+            work.put_call(call)
+    elif spec.approval == "always" or call.subject is not None:  # what was asked once is not let through by a deploy
         ask(work, call, spec)
-    elif work.turn.calls[call.id] != call:
-        work.put_call(call)
+    else:
+        work.put_call(attrs.evolve(call, status="allowed"))
 
 
 def ask(work: Work, call: Call, spec: ToolSpec, reason: str = "") -> None:
@@ -100,9 +106,25 @@ def ask(work: Work, call: Call, spec: ToolSpec, reason: str = "") -> None:
         work.put_call(attrs.evolve(call, status="allowed", grant=grant.id))
         return
     prompt = call.prompt or spec.prompt(call.arguments_json)
-    asked = attrs.evolve(call, status="asked", reason=reason, expires_at=_expiry(work, spec), prompt=prompt)
+    asked = attrs.evolve(
+        _about(work, call, spec),
+        status="asked",
+        wants="decision",
+        reason=reason,
+        decision=None,
+        expires_at=_expiry(work, spec),
+        prompt=prompt,
+    )
     work.put_call(asked)
     work.tell(ApprovalRequested, asked)
+
+
+def _about(work: Work, call: Call, spec: ToolSpec) -> Call:
+    """The call with what a question about it is about, and what is different from the last one."""
+    subject = subject_of(call, spec)
+    work.asked_before.discard(call.id)
+    digest = digest_of(work.checkpoint.life, call, subject)
+    return attrs.evolve(call, subject=subject, digest=digest, changed=changes(call.subject, subject))
 
 
 def _expiry(work: Work, spec: ToolSpec) -> float | None:
@@ -112,7 +134,7 @@ def _expiry(work: Work, spec: ToolSpec) -> float | None:
 def request_result(work: Work, call: Call, spec: ToolSpec) -> None:
     """Ask somebody outside for the result of a call; from now on it may have had effects there."""
     asked = attrs.evolve(
-        call,
+        _about(work, call, spec),
         status="asked",
         wants="result",
         began=call.began + 1,
@@ -141,9 +163,12 @@ def suspend(work: Work, call: Call, nested: tuple[Nested, ...]) -> None:
 
 def covering_grant(work: Work, call: Call) -> Grant | None:
     """The approval for the session that covers a call and the permissions that its verdict asks for, if there is one."""
-    wanted = call.permissions or Permissions()
+    spec = work.rules.tools.get(call.tool)
+    if spec is None or not work.checkpoint.grants:
+        return None
+    wanted, mark, arguments = call.permissions or Permissions(), definition(spec), canonical_arguments(call)
     for grant in work.checkpoint.grants:
-        fits = grant.tool == call.tool and grant.arguments_json in (None, canonical(call.arguments_json))
+        fits = (grant.tool, grant.definition) == (call.tool, mark) and grant.arguments_json in (None, arguments)
         if fits and wanted.within(grant.permissions or Permissions()):
             return grant
     return None
@@ -152,7 +177,7 @@ def covering_grant(work: Work, call: Call) -> Grant | None:
 def allow_covered(work: Work, cause_grant: Grant) -> None:
     """Allow the other asked calls that a new approval for the session covers."""
     for call in tuple(work.turn.calls.values()):
-        if call.status == "asked" and covering_grant(work, call) == cause_grant:
+        if call.status == "asked" and call.wants == "decision" and covering_grant(work, call) == cause_grant:
             allowed = attrs.evolve(call, status="allowed", grant=cause_grant.id)
             work.put_call(allowed)
             work.tell(CallAnswered, allowed)
@@ -160,12 +185,20 @@ def allow_covered(work: Work, cause_grant: Grant) -> None:
 
 def settle(work: Work, call: Call, status: ResultStatus, text: str, reason: str = "", **more: Any) -> None:
     """Give a call its one result; ``more`` are other fields of it."""
-    message = work.add_message("tool", (ToolResult(call.id, text, status, **more),))
+    if call.edited is not None and status in ("ok", "error", "unknown"):
+        text = texts.edited(call.edited) + text
+    known = _authorization(call, reason or call.reason)
+    message = work.add_message("tool", (ToolResult(call.id, text, status, authorization=known, **more),))
     settled = attrs.evolve(call, status=status, reason=reason or call.reason, result=message.id, nested=())
     work.put_call(settled)
     if status != "ok":
         work.turn.calls_failed += 1
     work.tell(CallSettled, settled, message)
+
+
+def _authorization(call: Call, reason: str) -> Authorization | None:
+    known = Authorization(call.decision, call.edited, call.filled, call.permissions, call.grant, reason)
+    return None if known == NOTHING_KNOWN else known
 
 
 def settle_open(work: Work, reason: str, not_begun: tuple[str, ...] = ()) -> None:
@@ -221,7 +254,8 @@ def start(work: Work, call: Call) -> None:
         request_result(work, call, spec)
         return
     nested = tuple(attrs.evolve(inner, late=False) for inner in call.nested)
-    started = attrs.evolve(call, status="started", began=call.began + 1, nested=nested)
+    mark = "" if spec is None else definition(spec)
+    started = attrs.evolve(call, status="started", began=call.began + 1, nested=nested, definition=mark)
     work.put_call(started)
     work.begun[call.id] = None
     work.tell(CallStarted, started)

@@ -10,13 +10,13 @@ import attrs
 from .content import UserPart
 from .events import NumberedEvent
 from .message import Message, Usage
-from .submissions import Command, Receipt
+from .submissions import Author, Command, Receipt
 from .turn import Call, Grant, TurnState
 from .values import Value
 
 __all__ = ["FORMAT", "Checkpoint", "Commit", "Pending", "Queued"]
 
-FORMAT = 1
+FORMAT = 2
 """The format of checkpoints that this version writes."""
 
 
@@ -34,6 +34,8 @@ class Queued(Value):
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any], repr=False)
     sent: int = 0
     first: bool = False
+    author: Author = "person"
+    origin: str = ""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -58,7 +60,9 @@ class Checkpoint:
     ``events``, ``messages``, ``turns``, ``grant_count`` are the counters that ids and numbers come from. ``parent`` is the
     session whose tool call this one answers, empty for a session of its own; ``archived`` takes it off the list.
     ``chosen`` says which branch is shown where it is not the newest. ``pending`` is a change of the thread that waits for
-    the hooks after the turn that it ended; ``commands`` are those that were not carried out yet.
+    the hooks after the turn that it ended; ``commands`` are those that were not carried out yet. ``life`` is a random word
+    made with the session, so that one made anew under the same id is another one; empty for sessions from before format 2.
+    ``agent`` is the name of the agent that drives it, where it has one.
     """
 
     session: str
@@ -87,6 +91,8 @@ class Checkpoint:
     pending: Pending | None = None
     commands: tuple[Command, ...] = ()
     epoch: int = 0
+    life: str = ""
+    agent: str = ""
 
     def copy(self) -> Checkpoint:
         """An independent copy; the values in it are shared, they never change."""

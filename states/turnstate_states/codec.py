@@ -116,7 +116,12 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     return json_bytes(converter().unstructure(checkpoint))
 
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+def _from_1(fields: dict[str, Any]) -> dict[str, Any]:
+    """Format 2 only adds fields; a session from before has no life of its own, and its open questions no digests."""
+    return {**fields, "format": 2}
+
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}
 """From a format to the next one."""
 
 
@@ -233,6 +238,10 @@ def decode_receipt(data: bytes) -> Receipt:
     return receipt
 
 
+ASIDE = ("given", "digest", "digests")
+"""What sending a submission again may change: the time, and through which question it was answered."""
+
+
 def digest(submission: Submission) -> str:
     """What a submission says, without its id, as 32 hexadecimal digits: equal for equal content.
 
@@ -246,6 +255,8 @@ def digest(submission: Submission) -> str:
     data: dict[str, Any] = converter().unstructure(submission)
     try:
         json_bytes(data.pop("id"))
+        for name in ASIDE:
+            data.pop(name, None)
         content = _json().encode_sorted(data)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{data['type']}: it holds something that cannot be stored: {error}") from None

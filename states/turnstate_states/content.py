@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import attrs
 
+from .authorization import Authorization
 from .errors import InvalidInput
 from .values import Value
 
@@ -193,7 +194,8 @@ class ToolResult(Value):
     """The one result of a call: ``text`` is what the model reads, and ``images`` what it sees.
 
     ``value`` is the result itself where that is not what the model reads; ``artifact`` is for user interfaces only. Both
-    are plain JSON values, and no model sees them.
+    are plain JSON values, and no model sees them. ``json``: the text is JSON that the tool gave as a value.
+    ``authorization`` says who let the call run, and with what, where there is something to say.
     """
 
     tag: ClassVar[str] = "result"
@@ -203,6 +205,8 @@ class ToolResult(Value):
     images: tuple[Image, ...] = ()
     value: Any = None
     artifact: Any = None
+    json: bool = False
+    authorization: Authorization | None = attrs.field(default=None, repr=False)
 
 
 Part = Text | Refusal | Reasoning | Image | File | Audio | Quote | Hosted | ToolCall | ToolResult

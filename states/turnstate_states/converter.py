@@ -17,7 +17,7 @@ from cattrs.cols import list_structure_factory
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 from cattrs.v import format_exception
 
-from . import asking, content, events, message, submissions, turn
+from . import asking, authorization, content, events, message, submissions, turn
 from .checkpoint import Checkpoint, Pending, Queued
 from .codec import fields_of
 from .events import EventBase
@@ -103,13 +103,15 @@ def _tagged(union: Any) -> dict[str, type]:
 
 
 CLASSES: tuple[type, ...] = (
+    authorization.Decision,
+    authorization.Permissions,
+    authorization.Authorization,
     content.Citation,
     content.Image,
     message.Usage,
     message.Timing,
     turn.Failure,
-    turn.Decision,
-    turn.Permissions,
+    turn.Subject,
     asking.Option,
     asking.Question,
     asking.Prompt,

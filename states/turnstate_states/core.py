@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from . import texts
+from .answering import confirm
 from .branching import apply_pending
 from .calls import advance_calls, ask, expire, facts, settle, suspend
 from .checkpoint import Checkpoint, Commit
@@ -14,7 +15,7 @@ from .codec import digest
 from .errors import InvalidInput, Refused
 from .events import Warned
 from .message import Usage
-from .recovery import recover
+from .recovery import not_happened, recover
 from .reports import (
     Activity,
     AttemptFailed,
@@ -89,9 +90,12 @@ class SessionCore:
         self._prepared: Prepared | None = None
 
     @classmethod
-    def new(cls, session: str, rules: Rules, *, now: float, parent: str = "") -> SessionCore:
-        """A session that nobody has said anything to; ``parent`` is the one above it, if there is one."""
-        return cls(Checkpoint(session, now, updated_at=now, parent=parent), Transcript(), rules)
+    def new(cls, session: str, rules: Rules, *, now: float, parent: str = "", life: str = "") -> SessionCore:
+        """A session to which nothing was submitted.
+
+        ``parent`` is the one above it, if there is one; ``life`` a random word of its own.
+        """
+        return cls(Checkpoint(session, now, updated_at=now, parent=parent, life=life), Transcript(), rules)
 
     def copy(self) -> SessionCore:
         """An independent copy, for looking ahead; take it between commits."""
@@ -297,7 +301,7 @@ class SessionCore:
         elif report.result is not None:
             settle(work, call, "ok", report.result)
         else:
-            work.put_call(attrs.evolve(call, status="allowed", began=0))
+            not_happened(work, call)
         return True
 
     def _count(self, usage: Mapping[str, Usage]) -> None:
@@ -310,6 +314,9 @@ class SessionCore:
         self._count(report.usage)
         if report.warning:
             work.tell(Warned, report.warning)
+        if call.decision is not None:
+            confirm(work, call, call.decision, report)
+            return
         permissions = _narrowed(call.permissions, report.permissions)
         call = attrs.evolve(call, permissions=permissions, covers=report.covers, prompt=report.prompt)
         if report.verdict == "allow":

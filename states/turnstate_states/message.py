@@ -10,10 +10,12 @@ import attrs
 from .content import Part, ToolCall, ToolResult, text_of
 from .values import Value
 
-__all__ = ["Message", "MessageStatus", "Role", "Timing", "Usage"]
+__all__ = ["Message", "MessageStatus", "Role", "Source", "Timing", "Usage"]
 
 Role = Literal["user", "assistant", "tool", "system"]
 MessageStatus = Literal["complete", "incomplete", "deleted"]
+Source = Literal["", "agent", "hook", "engine"]
+"""Who wrote what stands in a message, where that is not who its role says."""
 
 
 def _plus(a: float | None, b: float | None) -> Any:
@@ -77,6 +79,10 @@ class Message(Value):
     A message with ``changes`` is no message of the thread but the record of a change to these earlier ones: with the
     status ``deleted`` they are gone and what followed them follows their parents; otherwise its metadata is laid over theirs
     (None takes a key away).
+
+    ``source`` says who wrote it where the role does not: of the messages with role ``user`` those without a source are a
+    person's own words, ``agent`` is the task that an agent above gives, ``hook`` and ``engine`` are words of the program.
+    ``origin`` is the sender's own id of a person's message.
     """
 
     id: str
@@ -92,6 +98,8 @@ class Message(Value):
     metadata: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     keeps: str | None = None
     changes: tuple[str, ...] = ()
+    source: Source = ""
+    origin: str = ""
 
     @property
     def text(self) -> str:

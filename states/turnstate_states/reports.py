@@ -123,7 +123,7 @@ class PolicyDecided(Value):
     """Something outside of the machine decided on a call. ``warning`` is told to people.
 
     ``permissions`` are what the call gets, at once or when a person approves it; ``covers`` what an approval for the
-    session would cover; ``usage`` what deciding used, by model.
+    session would cover; ``usage`` what deciding used, by model. ``failed``: there was no verdict, so a person is asked.
     """
 
     key: Activity
@@ -135,6 +135,7 @@ class PolicyDecided(Value):
     covers: Literal["arguments", "tool"] = "arguments"
     prompt: Prompt | None = None
     usage: Mapping[str, Usage] = attrs.field(factory=_no_usage)
+    failed: bool = False
 
 
 @attrs.frozen(eq=False, repr=False)

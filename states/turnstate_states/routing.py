@@ -41,7 +41,7 @@ from .submissions import (
     Switch,
 )
 from .turn import Ending, TurnState
-from .work import Work
+from .work import Work, source_of
 
 __all__ = ["end_command", "route", "start_waiting"]
 
@@ -101,7 +101,7 @@ def _send(work: Work, send: Send) -> str:
     if waiting >= work.rules.limits.queue:
         raise Refused("full", f"{waiting} messages wait already; send it again when some were taken, or remove one")
     if _busy(work) is None and not checkpoint.queue and not work.reserved:
-        start_turn(work, send.parts, send.id, send.settings)
+        start_turn(work, send.parts, send.id, send.settings, source=source_of(send.author), origin=send.origin)
         return work.turn.id
     turn = work.active
     delivery = send.delivery
@@ -111,7 +111,7 @@ def _send(work: Work, send: Send) -> str:
         delivery = "queue"
     number = work.tell(MessageQueued, send.id, send.parts, delivery, send.settings)
     first = delivery == "supersede" and checkpoint.pending is None
-    item = Queued(send.id, number, send.parts, send.settings, number, first)
+    item = Queued(send.id, number, send.parts, send.settings, number, first, send.author, send.origin)
     if turn is None:
         checkpoint.held = False
     if delivery == "steer":
@@ -139,7 +139,7 @@ def start_waiting(work: Work) -> None:
         checkpoint.queue, checkpoint.steers = checkpoint.steers, ()
     item, *rest = checkpoint.queue
     checkpoint.queue = tuple(rest)
-    start_turn(work, item.parts, item.id, item.settings)
+    start_turn(work, item.parts, item.id, item.settings, source=source_of(item.author), origin=item.origin)
 
 
 def _interrupt(work: Work, interrupt: Interrupt) -> None:

@@ -7,19 +7,39 @@ from typing import Any, Literal
 
 import attrs
 
+from .arguments import read_arguments
 from .asking import Prompt
 from .errors import InvalidInput
 from .values import Value
 
-__all__ = ["Limits", "OnCrash", "Rules", "ToolSpec"]
+__all__ = ["Bound", "Kind", "Limits", "OnCrash", "Rules", "ToolSpec"]
+
+Kind = Literal["plain", "outside", "agent"]
+"""Who does what a call asks for: a function here, somebody outside, or an agent below."""
 
 OnCrash = Literal["report", "rerun", "check"]
 """What happens to a call that had started when its process died: tell the model that the outcome is unknown, run it again
 (the tool is idempotent), or ask a function that looks at the world."""
 
 
-def _accept(_: str) -> str | None:
-    return None
+@attrs.frozen(eq=False, repr=False)
+class Bound(Value):
+    """Arguments held against a tool's parameters.
+
+    ``fault`` is what is wrong with them, for the model, or empty. ``filled`` is JSON text: what defaults and conversions
+    added or changed, see :func:`~turnstate_states.arguments.filled_in`.
+    """
+
+    fault: str = ""
+    filled: str = ""
+
+
+def _as_given(arguments: str) -> Bound:
+    try:
+        read_arguments(arguments)
+    except InvalidInput as error:
+        return Bound(str(error))
+    return Bound()
 
 
 def _no_prompt(_: str) -> Prompt | None:
@@ -30,9 +50,11 @@ def _no_prompt(_: str) -> Prompt | None:
 class ToolSpec(Value):
     """What the machine knows about a tool.
 
-    ``check`` takes a call's arguments (JSON text) and returns what is wrong with them, for the model, or None.
+    ``bind`` takes a call's arguments (JSON text) and holds them against the tool's parameters.
     ``approval`` is ``policy`` where something outside of the machine must decide. ``outside``: there is no function to run,
-    somebody else says what a call gives. ``prompt`` takes the arguments as well and says how a person is asked.
+    somebody else says what a call gives; ``agent``: an agent below does it. ``prompt`` takes the arguments as well and says
+    how a person is asked. ``schema`` stands for the parameters with their defaults (a digest), and ``version`` for what the
+    author says that it is: an approval holds for a tool whose name, kind, schema, crash rule and version are the same.
     """
 
     name: str
@@ -42,8 +64,16 @@ class ToolSpec(Value):
     ends_on_input: bool = False
     expires: float | None = None
     outside: bool = False
+    agent: bool = False
+    schema: str = ""
+    version: str = ""
     prompt: Callable[[str], Prompt | None] = attrs.field(default=_no_prompt, eq=False, repr=False)
-    check: Callable[[str], str | None] = attrs.field(default=_accept, eq=False, repr=False)
+    bind: Callable[[str], Bound] = attrs.field(default=_as_given, eq=False, repr=False)
+
+    @property
+    def kind(self) -> Kind:
+        """Who does what a call asks for."""
+        return "outside" if self.outside else "agent" if self.agent else "plain"
 
 
 def _at_least(least: float) -> Callable[[Any, Any, Any], None]:

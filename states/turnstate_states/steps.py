@@ -12,7 +12,7 @@ from . import texts
 from .calls import decide, propose, propose_rest, settle, settle_open
 from .content import Part, Reasoning, Text, ToolCall
 from .events import Replied, Retrying, StepEnded, StepStarted, TurnEnded, TurnStarted, Warned
-from .message import Message, Usage
+from .message import Message, Source, Usage
 from .reports import AttemptFailed, AttemptReplied, Prepared, Reviewed, Stopped
 from .retrying import next_try, why_given_up
 from .rules import Limits
@@ -52,7 +52,14 @@ KEPT_WAITING: frozenset[Outcome] = frozenset({"interrupted", "failed", "limit", 
 
 
 def start_turn(
-    work: Work, parts: tuple[Part, ...] | None, cause: str, settings: Mapping[str, Any], continues: str = ""
+    work: Work,
+    parts: tuple[Part, ...] | None,
+    cause: str,
+    settings: Mapping[str, Any],
+    continues: str = "",
+    *,
+    source: Source = "",
+    origin: str = "",
 ) -> None:
     """Begin a turn, with a person's message or going on from another turn."""
     checkpoint = work.checkpoint
@@ -63,9 +70,9 @@ def start_turn(
     work.cause = cause
     message = None
     if parts is None and _spoke_last(work):
-        message = work.add_message("user", (Text(GO_ON),), metadata=ENGINE)
+        message = work.add_message("user", (Text(GO_ON),), metadata=ENGINE, source="engine")
     elif parts is not None:
-        message = work.add_message("user", parts)
+        message = work.add_message("user", parts, source=source, origin=origin)
         turn.message = message.id
         if not checkpoint.title:
             checkpoint.title = short_title(message.text)

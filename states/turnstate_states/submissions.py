@@ -1,6 +1,7 @@
-"""What a client may say to a session.
+"""What a client may submit to a session.
 
-Each has an ``id``: sent again with the same content it acts once, with other content it is refused.
+Each has an ``id``: sent again with the same content it acts once, with other content it is refused. ``given`` is when it was
+given, in seconds since the epoch: what was given in time counts, however late it is applied.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ __all__ = [
 
 Delivery = Literal["queue", "steer", "supersede"]
 Verdict = Literal["approve", "deny", "dismiss", ""]
+Author = Literal["person", "agent"]
+
+
+def _given() -> Any:
+    return attrs.field(default=None, kw_only=True, repr=False)
+
+
+def _no_digests() -> Mapping[str, str]:
+    return {}
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -45,6 +55,8 @@ class Send(Value):
 
     ``queue``: it starts a turn, now or after this one. ``steer``: it joins the running turn. ``supersede``: it ends the
     running turn and starts the next one.
+
+    ``author`` is who wrote it: a person, or the agent above that gives a task. ``origin`` is the sender's own id of it.
     """
 
     tag: ClassVar[str] = "send"
@@ -52,6 +64,9 @@ class Send(Value):
     parts: tuple[UserPart, ...]
     delivery: Delivery = "queue"
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    author: Author = "person"
+    origin: str = ""
+    given: float | None = _given()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -59,7 +74,8 @@ class Answer(Value):
     """A person's answer to calls that wait for one.
 
     ``arguments`` (JSON text) replaces those of the one call that is named. ``for_session`` also grants the same tool with
-    equal arguments from now on. ``end_turn`` (with ``deny``) ends the turn.
+    equal arguments from now on. ``end_turn`` (with ``deny``) ends the turn. ``digests`` has for each call the digest of the
+    question that was answered (:attr:`Call.digest`); an answer to another question is refused.
 
     Where the request has a prompt, ``option`` chooses one of its options, ``text`` is what was written and ``answers`` has
     for each question ``{"options": [...], "text": "..."}``; ``verdict`` may then be empty if it follows from them, and
@@ -78,6 +94,8 @@ class Answer(Value):
     option: str = ""
     text: str = ""
     answers: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    digests: Mapping[str, str] = attrs.field(factory=_no_digests)
+    given: float | None = _given()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -88,6 +106,7 @@ class Interrupt(Value):
     id: str
     turn: str | None = None
     reason: str = ""
+    given: float | None = _given()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -96,6 +115,7 @@ class Resume(Value):
 
     tag: ClassVar[str] = "resume"
     id: str
+    given: float | None = _given()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -106,6 +126,7 @@ class EditQueued(Value):
     id: str
     target: str
     parts: tuple[UserPart, ...]
+    given: float | None = _given()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -115,6 +136,7 @@ class RemoveQueued(Value):
     tag: ClassVar[str] = "remove-queued"
     id: str
     target: str
+    given: float | None = _given()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -124,6 +146,7 @@ class RevokeGrant(Value):
     tag: ClassVar[str] = "revoke-grant"
     id: str
     grant: str
+    given: float | None = _given()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -135,6 +158,7 @@ class Edit(Value):
     message: str
     parts: tuple[UserPart, ...]
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    given: float | None = _given()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -148,6 +172,7 @@ class Regenerate(Value):
     id: str
     message: str
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    given: float | None = _given()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -157,6 +182,7 @@ class Switch(Value):
     tag: ClassVar[str] = "switch"
     id: str
     message: str
+    given: float | None = _given()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -166,6 +192,7 @@ class Delete(Value):
     tag: ClassVar[str] = "delete"
     id: str
     message: str
+    given: float | None = _given()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -176,6 +203,7 @@ class Annotate(Value):
     id: str
     message: str
     metadata: Mapping[str, Any]
+    given: float | None = _given()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -187,6 +215,7 @@ class Describe(Value):
     title: str | None = None
     labels: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"])
     archived: bool | None = None
+    given: float | None = _given()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -194,7 +223,8 @@ class Provide(Value):
     """The result of a call from outside: of a tool that has no function here, or in place of running it.
 
     ``result`` is plain JSON; the model reads ``text``, or the result if that is None. ``error`` says that it failed.
-    ``artifact`` is for user interfaces. A ``preliminary`` result is told and settles nothing.
+    ``artifact`` is for user interfaces. A ``preliminary`` result is told and settles nothing. ``digest`` is that of the
+    request (:attr:`Call.digest`).
     """
 
     tag: ClassVar[str] = "provide"
@@ -206,6 +236,8 @@ class Provide(Value):
     artifact: Any = None
     preliminary: bool = False
     by: str = ""
+    digest: str = ""
+    given: float | None = _given()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -216,6 +248,7 @@ class Command(Value):
     id: str
     name: str
     arguments: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    given: float | None = _given()
 
 
 Submission = (

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-__all__ = ["denied", "not_run", "unknown", "unknown_tool"]
+__all__ = ["denied", "edited", "not_run", "unknown", "unknown_tool"]
+
+SHOWN = 2000
+"""Characters of changed arguments that a model is told."""
 
 
 def denied(reason: str) -> str:
     """For a call that a person or a policy denied."""
     return f"tool denied: {reason or 'the user declined'}"
+
+
+def edited(arguments: str) -> str:
+    """For a call whose arguments a person changed; stands before what it gave.
+
+    >>> edited('{"n": 2}')
+    '(a person changed the arguments of this call to {"n": 2})\\n'
+    """
+    shown = arguments if len(arguments) <= SHOWN else f"{arguments[:SHOWN]}... ({len(arguments)} characters)"
+    return f"(a person changed the arguments of this call to {shown})\n"
 
 
 def not_run(reason: str) -> str:

@@ -180,7 +180,13 @@ def fork_thread(checkpoint: Checkpoint, transcript: Transcript, message: str | N
 
 
 def begin_session(
-    session: str, thread: Thread, *, now: float, source: str = "", metadata: Mapping[str, Any] | None = None
+    session: str,
+    thread: Thread,
+    *,
+    now: float,
+    source: str = "",
+    metadata: Mapping[str, Any] | None = None,
+    life: str = "",
 ) -> Commit:
     """The first commit of a session that begins with a thread.
 
@@ -189,7 +195,7 @@ def begin_session(
     >>> begin_session("b", Thread(()), now=0.0).checkpoint.sequence
     1
     """
-    checkpoint = Checkpoint(session, now, sequence=1, updated_at=now, head=thread.head)
+    checkpoint = Checkpoint(session, now, sequence=1, updated_at=now, head=thread.head, life=life)
     checkpoint.chosen = dict(thread.chosen)
     checkpoint.metadata = dict(metadata or {})
     title = short_title(thread.title)

@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 import attrs
 
+from .arguments import merged
 from .asking import Prompt
+from .authorization import Decision, Permissions
 from .content import clean_text
 from .message import Usage
 from .values import Value
@@ -27,6 +29,7 @@ __all__ = [
     "Permissions",
     "StateName",
     "Stop",
+    "Subject",
     "TurnState",
     "Wants",
 ]
@@ -60,38 +63,19 @@ class Failure(Value):
 
 
 @attrs.frozen(eq=False, repr=False)
-class Decision(Value):
-    """A person's decision on a call: what, who (as the client said), when (seconds since the epoch), why.
+class Subject(Value):
+    """What a question about a call is about, apart from the call's id and its tool's name.
 
-    ``option``, ``text`` and ``answers`` are what was said to a :class:`~turnstate.Prompt`; ``provide`` is a result from
-    outside.
+    ``kind`` is ``plain``, ``outside`` or ``agent``, ``crash`` what happens to the call in a crash, ``version`` what the
+    tool's author says. ``schema``, ``arguments`` and ``permissions`` are digests.
     """
 
-    verdict: Literal["approve", "deny", "provide"]
-    at: float
-    by: str = ""
-    reason: str = ""
-    for_session: bool = False
-    end_turn: bool = False
-    option: str = ""
-    text: str = ""
-    answers: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-
-
-@attrs.frozen(eq=False, repr=False)
-class Permissions(Value):
-    """What a call may reach beyond reading: the network, and paths to write below. A sandbox enforces them."""
-
-    network: bool = False
-    write: tuple[str, ...] = ()
-
-    def within(self, other: Permissions) -> bool:
-        """Whether these reach no further than the others.
-
-        >>> Permissions(write=("a",)).within(Permissions(network=True, write=("a", "b")))
-        True
-        """
-        return self.network <= other.network and set(self.write) <= set(other.write)
+    kind: str = "plain"
+    schema: str = ""
+    crash: str = "report"
+    version: str = ""
+    arguments: str = ""
+    permissions: str = ""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -100,6 +84,8 @@ class Nested(Value):
 
     ``arguments`` is JSON text; ``provided`` is a result from outside, as the fields of a
     :class:`~turnstate.states.Provide`. ``late``: it was answered while the call around it ran, which may not have seen that.
+    ``agent`` is the tool whose agent asks. ``filled``, ``permissions``, ``covers``, ``digest`` and ``changed`` are those of
+    the call there.
     """
 
     id: str
@@ -113,6 +99,12 @@ class Nested(Value):
     edited: str | None = None
     provided: Mapping[str, Any] | None = None
     late: bool = False
+    agent: str = ""
+    filled: str = ""
+    permissions: Permissions | None = None
+    covers: Literal["arguments", "tool"] = "arguments"
+    digest: str = ""
+    changed: tuple[str, ...] = ()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -124,6 +116,10 @@ class Call(Value):
     ``result`` from outside, or answers to the calls ``nested`` in it. ``began`` counts how often a process got the right to
     run it. ``result`` names the message that holds its result. ``permissions`` are those of its verdict; ``covers`` is
     what an approval for the session would cover: equal arguments, or any of this tool.
+
+    ``subject`` is what was asked about it and ``digest`` stands for that: an answer that carries another digest is refused.
+    ``changed`` says what is different from the question before, where it is asked again. ``agent`` is the tool whose agent
+    asks, for a question from below. ``definition`` stands for the tool as it was when the call was started.
     """
 
     id: str
@@ -142,6 +138,12 @@ class Call(Value):
     prompt: Prompt | None = None
     nested: tuple[Nested, ...] = ()
     proposed: str = attrs.field(default="", repr=False)
+    filled: str = attrs.field(default="", repr=False)
+    subject: Subject | None = attrs.field(default=None, repr=False)
+    digest: str = attrs.field(default="", repr=False)
+    changed: tuple[str, ...] = ()
+    agent: str = ""
+    definition: str = attrs.field(default="", repr=False)
 
     @property
     def settled(self) -> bool:
@@ -152,6 +154,15 @@ class Call(Value):
     def arguments_json(self) -> str:
         """The arguments in force, as text: a person's where they were edited, otherwise the model's, byte for byte."""
         return self.proposed if self.edited is None else self.edited
+
+    @property
+    def token(self) -> str:
+        """The call and what was asked about it, as one text that a front end can keep and send back.
+
+        >>> Call("m2.0", "pay", digest="5a").token
+        'm2.0#5a'
+        """
+        return f"{self.id}#{self.digest}" if self.digest else self.id
 
     @property
     def waiting(self) -> tuple[Call, ...]:
@@ -172,29 +183,36 @@ class Call(Value):
             decision=nested.decision,
             edited=nested.arguments if nested.edited is None else nested.edited,
             expires_at=nested.expires_at,
+            permissions=nested.permissions,
+            covers=nested.covers,
             wants=nested.wants,
             prompt=nested.prompt,
+            filled=nested.filled if nested.edited is None else "",
+            digest=nested.digest,
+            changed=nested.changed,
+            agent=nested.agent or self.tool,
         )
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The arguments in force; empty where they are not a JSON object.
+        """The arguments in force, as the tool gets them: defaults filled in and values converted, as plain JSON values.
 
-        >>> Call("m1.0", "add", proposed='{"a": 1}').arguments
-        {'a': 1}
+        Raises:
+            InvalidInput: they cannot be read. Such a call is never asked about and never runs; :attr:`arguments_json` is what
+                the model wrote.
+
+        >>> Call("m1.0", "add", proposed='{"a": 1}', filled='{"b": 2}').arguments
+        {'a': 1, 'b': 2}
         """
-        try:
-            value = json.loads(self.arguments_json or "{}")
-        except (ValueError, RecursionError):
-            return {}
-        return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+        return merged(self.arguments_json, self.filled)
 
 
 @attrs.frozen(eq=False, repr=False)
 class Grant(Value):
     """An approval for the session: this tool with these arguments (JSON text, canonical), or with any if None.
 
-    ``permissions`` are those that the approved call got: the most that a call may ask for to be covered.
+    ``permissions`` are those that the approved call got: the most that a call may ask for to be covered. ``definition``
+    stands for the tool as it was: an approval does not cover what it has become since.
     """
 
     id: str
@@ -202,6 +220,7 @@ class Grant(Value):
     arguments_json: str | None = None
     by: str = ""
     permissions: Permissions | None = None
+    definition: str = ""
 
     @property
     def arguments(self) -> Mapping[str, Any] | None:

@@ -18,11 +18,11 @@ from .events import (
     Switched,
     Warned,
 )
-from .message import Message, MessageStatus, Role, Timing, Usage
+from .message import Message, MessageStatus, Role, Source, Timing, Usage
 from .reports import Effects, Summary
-from .rules import Rules
+from .rules import Bound, Rules
 from .stepping import EventName, Facts, next_state
-from .submissions import Receipt
+from .submissions import Author, Receipt
 from .transcript import Transcript
 from .turn import Call, CallStatus, TurnState
 
@@ -41,6 +41,8 @@ class Work:
         self.rules = rules
         self.now = checkpoint.updated_at
         self.cause = ""
+        self.asked_before: set[str] = set()
+        """Calls about which an earlier process asked: what is decided about them now may be something else."""
         self._clear()
 
     def _clear(self) -> None:
@@ -51,6 +53,7 @@ class Work:
         self.begun: dict[str, None] = {}
         self.checking: dict[str, None] = {}
         self.taken: list[str] = []
+        self.bound: dict[str, tuple[str, Bound]] = {}
         self.changed = False
 
     @property
@@ -120,6 +123,8 @@ class Work:
         timing: Timing | None = None,
         metadata: Mapping[str, Any] | None = None,
         keeps: str | None = None,
+        source: Source = "",
+        origin: str = "",
     ) -> Message:
         """Append a message below the head."""
         checkpoint = self.checkpoint
@@ -137,6 +142,8 @@ class Work:
             timing,
             metadata or {},
             keeps,
+            source=source,
+            origin=origin,
         )
         self.transcript.append(message)
         checkpoint.head = message.id
@@ -233,7 +240,7 @@ class Work:
 
     def add_feedback(self, text: str) -> None:
         """Add a middleware's words for the model, for good."""
-        self.tell(MessageAdded, self.add_message("user", (Text(text),), metadata=FEEDBACK))
+        self.tell(MessageAdded, self.add_message("user", (Text(text),), metadata=FEEDBACK, source="hook"))
 
     def compact(self, summary: Summary) -> bool:
         """Have the model start from a summary; False, and a warning, if the conversation cannot be cut there."""
@@ -251,7 +258,7 @@ class Work:
     def take(self, waiting: Iterable[Queued]) -> None:
         """Let waiting messages join the turn."""
         for item in waiting:
-            message = self.add_message("user", item.parts)
+            message = self.add_message("user", item.parts, source=source_of(item.author), origin=item.origin)
             self.tell(MessageTaken, item.id, message)
 
     def finish(self) -> Commit | None:
@@ -275,6 +282,11 @@ class Work:
         )
         self._clear()
         return commit
+
+
+def source_of(author: Author) -> Source:
+    """Who wrote a message that came from outside."""
+    return "agent" if author == "agent" else ""
 
 
 def short_title(text: str) -> str:

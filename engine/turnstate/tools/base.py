@@ -54,6 +54,7 @@ class Tool(Generic[P, R]):
         output_limit: int = 40_000,
         outside: bool = False,
         prompt: PromptOption = None,
+        version: str = "",
     ) -> None:
         self.function = function
         self.name: str = name or str(getattr(function, "__name__", ""))
@@ -87,8 +88,10 @@ class Tool(Generic[P, R]):
             ends_on_input=ends_on_input,
             expires=expires,
             outside=outside,
+            schema=self._inputs.digest(self.parameters),
+            version=version,
             prompt=self.ask,
-            check=self.check,
+            bind=self._inputs.hold,
         )
         functools.update_wrapper(self, function, updated=())
 
@@ -112,7 +115,7 @@ class Tool(Generic[P, R]):
         >>> add.check('{"a": 1, "b": "x"}')
         'bad arguments for add: Expected `int`, got `str` - at `$.b`'
         """
-        return self._inputs.fault(arguments)
+        return self._inputs.hold(arguments).fault or None
 
     def ask(self, arguments: str) -> Prompt | None:
         """How a person is asked about a call whose arguments were checked; None for a plain question."""
@@ -160,6 +163,7 @@ def tool(
     output_limit: int = 40_000,
     outside: bool = False,
     prompt: PromptOption = None,
+    version: str = "",
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a tool. The function stays callable.
@@ -183,6 +187,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             annotate it ``-> None``.
         prompt: how a person is asked: a question, a :class:`~turnstate.Prompt` with options or questions, or a function
             with some of the parameters that gives one of them.
+        version: what you say that the function is now, such as ``"2"``. An approval holds for a tool whose name, parameters,
+            crash rule and version are the same; change it where the function does something else under the same
+            parameters, and what waits for a person is asked again.
 
     An async generator function tells what it yields as progress; the last value is the result.
 

@@ -35,12 +35,14 @@ class ToolContext(Generic[D]):
         call_id: str,
         tool: str,
         progress: Callable[[object], None] = lambda value: None,
+        life: str = "",
     ) -> None:
         self.deps = deps
         self.session_id = session_id
         self.turn_id = turn_id
         self.call_id = call_id
         self.tool = tool
+        self._life = life
         self.permissions = Permissions()
         self.decision: Decision | None = None
         self.nested: tuple[Nested, ...] = ()
@@ -51,8 +53,11 @@ class ToolContext(Generic[D]):
 
     @property
     def idempotency_key(self) -> str:
-        """Session id and call id: unique, and equal each time this call is begun."""
-        return f"{self.session_id}/{self.call_id}"
+        """Unique for ever, and equal each time this call is begun: a random word of the session's and the call's id.
+
+        In sessions from before format 2 the session's id stands in the place of that word, as it did then.
+        """
+        return f"{self._life or self.session_id}/{self.call_id}"
 
     @property
     def cancelled(self) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import hashlib
 import inspect
+import json
 import re
 import typing
 from collections.abc import Callable, Mapping
@@ -12,14 +14,13 @@ from typing import Any, cast
 
 import msgspec
 
+from turnstate_states.arguments import CUT_OFF, filled_in, read_arguments
 from turnstate_states.errors import InvalidInput
+from turnstate_states.rules import Bound
 
 from .context import ToolContext
 
 __all__ = ["Inputs", "hints_of", "is_context", "split_doc"]
-
-
-CUT_OFF = "the arguments were cut off, so the tool was not run"
 
 
 class Inputs:
@@ -45,24 +46,32 @@ class Inputs:
             fields.append((parameter.name, kind) if required else (parameter.name, kind, _default(parameter.default)))
         try:
             self._struct = msgspec.defstruct(name.replace("-", "_"), fields, kw_only=True, forbid_unknown_fields=True)
-            self._decoder = msgspec.json.Decoder(self._struct)
         except TypeError as error:
             raise InvalidInput(f"tool {name}: a parameter has a type that JSON cannot give: {error}") from None
 
     def decode(self, arguments: str) -> Any:
-        return self._decoder.decode(arguments if arguments.strip() else "{}")
+        """The values of the parameters, from what the one reader of arguments reads."""
+        return self._convert(read_arguments(arguments))
 
-    def fault(self, arguments: str) -> str | None:
-        """What is wrong with a call's arguments, in words for the model, or None."""
+    def _convert(self, values: dict[str, Any]) -> Any:
+        return msgspec.convert(values, self._struct, str_keys=True)
+
+    def hold(self, arguments: str) -> Bound:
+        """A call's arguments held against the parameters: what is wrong, in words for the model, or what is filled in."""
         try:
-            self.decode(arguments)
-        except msgspec.ValidationError as error:
-            return f"bad arguments for {self._name}: {error}"
-        except (msgspec.DecodeError, RecursionError) as error:
-            if "truncated" in str(error):
-                return CUT_OFF
-            return f"bad arguments for {self._name}: not JSON: {error}"
-        return None
+            given = read_arguments(arguments)
+            bound = msgspec.to_builtins(self._convert(given), str_keys=True)
+            return Bound(filled=filled_in(given, bound))
+        except InvalidInput as error:
+            text = str(error)
+            return Bound(text if text == CUT_OFF else f"bad arguments for {self._name}: {text}")
+        except (msgspec.ValidationError, ValueError, OverflowError, RecursionError) as error:
+            return Bound(f"bad arguments for {self._name}: {error}")
+
+    @staticmethod
+    def digest(schema: Mapping[str, Any]) -> str:
+        """What stands for the parameters with their defaults, as 16 hexadecimal digits."""
+        return hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()[:16]
 
     def bind(self, values: Any, context: ToolContext[Any]) -> dict[str, Any]:
         bound = {name: getattr(values, name) for name in self._names}
