@@ -148,7 +148,22 @@ class Tool(Generic[P, R]):
 
 
 @overload
-def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    approval: Approval = False,
+    exclusive: bool = False,
+    timeout: float | None = None,
+    on_crash: OnCrashOption = "report",
+    ends_on_input: bool = False,
+    expires: float | None = None,
+    output_limit: int = 40_000,
+    outside: bool = False,
+    prompt: PromptOption = None,
+) -> Tool[P, R]: ...
 @overload
 def tool(
     *,
@@ -166,7 +181,8 @@ def tool(
     version: str = "",
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function a tool. The function stays callable.
+    """Make a function a tool, as a decorator (``@tool``, ``@tool(approval=True)``) or by a call
+    (``tool(function, approval=True)``). The function stays callable.
 
     Its docstring is what the model reads (an ``Args:`` section describes the parameters), its annotations are the schema.
     ``async`` functions run on trio, others in a thread.
@@ -204,7 +220,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     ('paid 3', 'pay')
     """
     if function is not None:
-        return Tool(function)
+        return Tool(function, **options)
 
     def decorate(function: Callable[..., Any]) -> Tool[..., Any]:
         return Tool(function, **options)
