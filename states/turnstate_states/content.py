@@ -7,11 +7,13 @@ which replaces such code points, because nobody is there who could mend it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 import attrs
 
+from . import checks
 from .authorization import Authorization
 from .errors import InvalidInput
 from .values import Value
@@ -32,6 +34,8 @@ __all__ = [
     "ToolResult",
     "UserPart",
     "as_parts",
+    "check_part",
+    "check_url",
     "clean_text",
     "text_of",
 ]
@@ -44,17 +48,8 @@ def _no_mapping() -> Mapping[str, Any]:
     return {}
 
 
-def _encodable(_: object, field: attrs.Attribute[str], value: object) -> None:
-    if not isinstance(value, str):
-        raise InvalidInput(f"{field.name}: expected text, got {type(value).__name__}")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidInput(
-                f"{field.name}: lone surrogate U+{ord(value[error.start]):04X} at position {error.start}; "
-                "decode the text with errors='replace' before you send it"
-            ) from None
+TEXT = checks.validator(checks.text)
+PROVIDER = checks.validator(checks.instance, kind=Mapping, expected="a mapping")
 
 
 def clean_text(text: str) -> str:
@@ -76,9 +71,12 @@ def clean_text(text: str) -> str:
 class Citation(Value):
     """Where a piece of text comes from: a URL or a document's name, its title, and the words that are quoted."""
 
-    source: str
-    title: str = ""
-    quote: str = ""
+    source: str = attrs.field(validator=TEXT)
+    title: str = attrs.field(default="", validator=TEXT)
+    quote: str = attrs.field(default="", validator=TEXT)
+
+
+CITATIONS = checks.validator(checks.array, kind=Citation, expected="Citation objects")
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -86,9 +84,9 @@ class Text(Value):
     """Plain text. ``provider`` holds what the provider that made it needs back, verbatim, by protocol."""
 
     tag: ClassVar[str] = "text"
-    text: str = attrs.field(validator=_encodable)
-    citations: tuple[Citation, ...] = attrs.field(default=(), kw_only=True, repr=False)
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
+    text: str = attrs.field(validator=TEXT)
+    citations: tuple[Citation, ...] = attrs.field(default=(), kw_only=True, repr=False, validator=CITATIONS)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -96,8 +94,8 @@ class Refusal(Value):
     """The model's own words for why it will not answer."""
 
     tag: ClassVar[str] = "refusal"
-    text: str = attrs.field(validator=_encodable)
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
+    text: str = attrs.field(validator=TEXT)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -105,8 +103,8 @@ class Reasoning(Value):
     """What a model thought before it answered; ``provider`` holds signatures and the like, verbatim."""
 
     tag: ClassVar[str] = "reasoning"
-    text: str = attrs.field(validator=_encodable)
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
+    text: str = attrs.field(validator=TEXT)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -114,9 +112,9 @@ class Image(Value):
     """A picture, as an ``http(s):`` or ``data:`` URL."""
 
     tag: ClassVar[str] = "image"
-    url: str = attrs.field(validator=_encodable)
-    media_type: str = ""
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
+    url: str = attrs.field(validator=TEXT)
+    media_type: str = attrs.field(default="", validator=TEXT)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -124,10 +122,10 @@ class File(Value):
     """A file, as an ``http(s):`` or ``data:`` URL."""
 
     tag: ClassVar[str] = "file"
-    url: str = attrs.field(validator=_encodable)
-    name: str = ""
-    media_type: str = ""
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
+    url: str = attrs.field(validator=TEXT)
+    name: str = attrs.field(default="", validator=TEXT)
+    media_type: str = attrs.field(default="", validator=TEXT)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -135,9 +133,9 @@ class Audio(Value):
     """Recorded speech, as a ``data:`` URL."""
 
     tag: ClassVar[str] = "audio"
-    url: str = attrs.field(validator=_encodable)
-    media_type: str = ""
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
+    url: str = attrs.field(validator=TEXT)
+    media_type: str = attrs.field(default="", validator=TEXT)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -151,8 +149,8 @@ class Quote(Value):
     """
 
     tag: ClassVar[str] = "quote"
-    message: str
-    text: str = attrs.field(validator=_encodable)
+    message: str = attrs.field(validator=TEXT)
+    text: str = attrs.field(validator=TEXT)
 
     def as_text(self) -> Text:
         """The quote as a model reads it."""
@@ -168,9 +166,9 @@ class Hosted(Value):
     """
 
     tag: ClassVar[str] = "hosted"
-    kind: str
-    text: str = attrs.field(default="", validator=_encodable)
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
+    kind: str = attrs.field(validator=TEXT)
+    text: str = attrs.field(default="", validator=TEXT)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -183,10 +181,10 @@ class ToolCall(Value):
 
     tag: ClassVar[str] = "call"
     id: str
-    name: str = attrs.field(validator=_encodable)
-    arguments: str = attrs.field(validator=_encodable)
+    name: str = attrs.field(validator=TEXT)
+    arguments: str = attrs.field(validator=TEXT)
     provider_id: str = ""
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -200,7 +198,7 @@ class ToolResult(Value):
 
     tag: ClassVar[str] = "result"
     call: str
-    text: str = attrs.field(validator=_encodable)
+    text: str = attrs.field(validator=TEXT)
     status: ResultStatus = "ok"
     images: tuple[Image, ...] = ()
     value: Any = None
@@ -214,6 +212,7 @@ UserPart = Text | Image | File | Audio | Quote
 """What a person may send."""
 
 USER_PARTS = (Text, Image, File, Audio, Quote)
+SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
 def as_parts(content: str | Iterable[UserPart]) -> tuple[UserPart, ...]:
@@ -227,18 +226,51 @@ def as_parts(content: str | Iterable[UserPart]) -> tuple[UserPart, ...]:
     """
     if isinstance(content, str):
         parts: tuple[UserPart, ...] = (Text(content),)
-    elif isinstance(content, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        parts = tuple(content)
+    elif isinstance(content, (bytes, bytearray, Mapping)) or not isinstance(content, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(f"message: expected text or a list of parts, got {type(content).__name__}")  # pyright: ignore[reportUnknownArgumentType]
     else:
-        raise InvalidInput(f"message: expected text or a list of parts, got {type(content).__name__}")
-    for part in parts:
-        if not isinstance(part, USER_PARTS):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput(
-                f"message: expected text or Text, Image, File, Audio and Quote parts, got {type(part).__name__}"
-            )
+        parts = tuple(content)
+    parts = tuple(check_part(f"message[{place}]", part) for place, part in enumerate(parts))
     if not any(not isinstance(part, Text) or part.text.strip() for part in parts):
         raise InvalidInput("message: it is empty; write some text or add a part")
     return parts
+
+
+def check_part(where: str, part: UserPart) -> UserPart:
+    """A part that somebody gave, checked beyond what it checks itself when it is made; its ``provider`` is a copy.
+
+    Raises:
+        InvalidInput: it is none that a person may send, its URL leads nowhere, or its ``provider`` is not plain JSON.
+    """
+    if not isinstance(part, USER_PARTS):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(f"{where}: expected Text, Image, File, Audio or Quote, got {type(part).__name__}")
+    if isinstance(part, (Image, File, Audio)):
+        check_url(f"{where}: {type(part).__name__}.url", part.url)
+    if isinstance(part, Quote) or not part.provider:
+        return part
+    return attrs.evolve(part, provider=checks.json_object(f"{where}: provider", part.provider))
+
+
+def check_url(where: str, url: str) -> None:
+    """Check that a server can make something of the URL of a picture, a file or a recording.
+
+    Models get the URL as it stands, so a path, or ``file:``, would name a file of the server's. Other schemes pass: which
+    of them a provider reads (``gs:``, for one) is its own business.
+
+    Raises:
+        InvalidInput: it is a path, a ``file:`` URL, or incomplete.
+    """
+    scheme, colon, rest = url.partition(":")
+    scheme = scheme.lower()
+    if not colon or len(scheme) < 2 or not SCHEME.fullmatch(scheme) or scheme == "file":
+        raise InvalidInput(
+            f"{where}: expected an http(s): or data: URL, got {checks.shown(url)}; to send a file, read it and give "
+            "'data:image/png;base64,' and base64.b64encode(its bytes).decode(), with its own media type"
+        )
+    if scheme == "data" and "," not in rest:
+        raise InvalidInput(f"{where}: a data: URL is data:MEDIA/TYPE;base64,DATA; there is no comma in it")
+    if scheme in ("http", "https") and not rest.removeprefix("//").partition("/")[0]:
+        raise InvalidInput(f"{where}: expected a URL with a host, got {checks.shown(url)}")
 
 
 def text_of(parts: Iterable[Part]) -> str:
