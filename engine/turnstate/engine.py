@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 import trio
 from typing_extensions import TypeVar
 
-from turnstate_states import codec
+from turnstate_states import checks, codec
 from turnstate_states.errors import InvalidInput, StaleSession, StoreError
 from turnstate_states.stepping import compiled
 
@@ -431,6 +431,4 @@ def load_parts() -> None:
 
 def check_id(id: str) -> str:
     """A session id that can be used."""
-    if not isinstance(id, str) or not 0 < len(id) <= 200 or not id.isprintable():  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput(f"session id {id!r}: expected 1 to 200 printable characters")
-    return id
+    return checks.identifier("session id", id)

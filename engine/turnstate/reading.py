@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TypedDict
 
-from turnstate_states import codec
+from turnstate_states import checks, codec
 from turnstate_states.checkpoint import Checkpoint
 from turnstate_states.errors import CheckpointError, InvalidInput
 from turnstate_states.events import NumberedEvent
@@ -152,9 +152,8 @@ async def read_session_page(store: Store, query: SessionQuery, limit: int, after
     Raises:
         InvalidInput: ``limit`` or ``after`` cannot be used.
     """
-    if not isinstance(limit, int) or not 1 <= limit <= LARGEST_PAGE:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput(f"limit: expected 1 to {LARGEST_PAGE} sessions, got {limit!r}")
-    cursor = None if after is None else _cursor(after, query.order)
+    checks.integer("limit", limit, least=1, most=LARGEST_PAGE, expected="a number of sessions")
+    cursor = None if after is None else _cursor(checks.text("after", after), query.order)
     found = await store.sessions(query, after=cursor, limit=limit + 1)
     infos = [await _info(store, listing) for listing in found[:limit]]
     return SessionPage(infos, _text(Cursor.of(found[limit - 1]), query.order) if len(found) > limit else None)
@@ -212,6 +211,4 @@ async def _read_waiting(store: Store, session: str) -> Sequence[Call]:
 
 def check_number(after: int) -> int:
     """A number of an event to read on from."""
-    if not isinstance(after, int) or after < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput(f"after: expected the number of an event, 0 for all, got {after!r}")
-    return after
+    return checks.integer("after", after, least=0, expected="the number of an event")

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from turnstate_states import checks
 from turnstate_states.content import as_parts
 from turnstate_states.errors import SessionInUse
 from turnstate_states.events import Event
@@ -13,11 +14,10 @@ from turnstate_states.submissions import Edit, Receipt, Regenerate, Resume, Send
 from turnstate_states.transcript import Message
 
 from .inbox import post_and_wait
-from .inputs import checked, mapping, new_id
+from .inputs import checked, message_id, new_id, submission_id
 from .reading import check_number
 from .results import Result
 from .session_handle import Content, SessionHandle
-from .session_reader import message_id
 from .streams import EventStream
 from .turns import Turn, TurnManager
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 Out = TypeVar("Out")
+S = TypeVar("S", bound=Submission)
 
 
 class Session(SessionHandle):
@@ -45,9 +46,7 @@ class Session(SessionHandle):
         return Session(self._engine, id)
 
     async def _submit(self, submission: Submission, *, explicit: bool) -> Receipt:
-        if isinstance(submission, (Send, Edit, Regenerate)):
-            self._engine.agent.model.check_settings(submission.settings)
-        submission = checked(submission)
+        submission = self._checked(submission)
         try:
             driver = await self._engine.drive(self.id)
         except SessionInUse:
@@ -67,7 +66,12 @@ class Session(SessionHandle):
     async def run(
         self, message: Content, *, output: type[Any] | None = None, edits: Message | str = "", check: bool = True
     ) -> Result[Any]:
-        """Send a message and wait for the turn to end, or to wait for a person.
+        """Send a message and wait for the turn to complete.
+
+        It never waits for a person: where the turn can go on only with an answer (an approval, a result from outside), it
+        raises :class:`~turnstate.TurnIncomplete` at once, whose ``result`` has the outcome ``waiting`` and in ``waiting``
+        the calls, and the turn waits on. With ``check=False`` that result is returned instead. Answer with
+        :meth:`approve`, :meth:`deny`, :meth:`answer` or :meth:`provide`, and hold the turn with :meth:`resume`.
 
         With ``edits`` it takes the place of that message, which stays as a branch; see :meth:`SessionHandle.edit`.
 
@@ -75,12 +79,13 @@ class Session(SessionHandle):
         and ``result.output`` is the value.
 
         Raises:
-            TurnIncomplete: it did not complete; TurnFailed if something broke, or the answer is not of that type. Not with
-                ``check=False``.
+            TurnIncomplete: it did not complete, or waits for a person; TurnFailed if something broke, or the answer is not
+                of that type. Not with ``check=False``.
             InvalidInput: JSON cannot give that type.
             SessionInUse: another engine drives the session.
         """
-        async with self._manage(message, output, {}, None, edits) as turn:
+        checks.flag("check", check)
+        async with self._manage(message, output, None, None, edits) as turn:
             return await turn.result(check=check)
 
     @overload
@@ -125,35 +130,40 @@ class Session(SessionHandle):
         Raises:
             InvalidInput: the message or a setting cannot be used.
         """
-        return self._manage(message, output, mapping("settings", settings or {}), id, edits)
+        return self._manage(message, output, settings, id, edits)
 
     def _manage(
         self,
         message: Content,
         output: type[Any] | None,
-        settings: Mapping[str, Any],
+        settings: Mapping[str, Any] | None,
         id: str | None,
         edits: Message | str,
     ) -> TurnManager[Any]:
+        given = {} if settings is None else checks.json_object("settings", settings)
         wanted: OutputType[Any] | None = None
         if output is not None and output is not str:
             from .outputs import OutputType
 
             wanted = OutputType(output)
-            settings = {**wanted.settings, **settings}
-        said: Send | Edit = Send(id or new_id(), as_parts(message), settings=dict(settings))
-        self._engine.agent.model.check_settings(settings)
-        if edits:
-            said = Edit(said.id, message_id(edits), said.parts, said.settings)
-        return TurnManager(self._engine, self.id, checked(said), explicit=id is not None, output=wanted)
+            given = {**wanted.settings, **given}
+        said: Send | Edit = Send(submission_id(id), as_parts(message), settings=given)
+        if edited := message_id(edits, "edits"):
+            said = Edit(said.id, edited, said.parts, said.settings)
+        return TurnManager(self._engine, self.id, self._checked(said), explicit=id is not None, output=wanted)
+
+    def _checked(self, submission: S) -> S:
+        submission = checked(submission)
+        if isinstance(submission, (Send, Edit, Regenerate)):
+            self._engine.agent.model.check_settings(submission.settings)
+        return submission
 
     def retry(
         self, message: Message | str = "", *, settings: Mapping[str, Any] | None = None, id: str | None = None
     ) -> AbstractAsyncContextManager[Turn[str]]:
         """Have the model answer again, and hold the turn, live; see :meth:`SessionHandle.regenerate`."""
-        self._engine.agent.model.check_settings(settings or {})
-        again = Regenerate(id or new_id(), message_id(message), mapping("settings", settings or {}))
-        return TurnManager(self._engine, self.id, checked(again), explicit=id is not None)
+        again = Regenerate(submission_id(id), message_id(message), {} if settings is None else settings)
+        return TurnManager(self._engine, self.id, self._checked(again), explicit=id is not None)
 
     def resume(self) -> AbstractAsyncContextManager[Turn[str]]:
         """Go on with the stored turn, and hold it: one that has not ended, or that ended by limit, failure or interrupt.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from turnstate_states.content import UserPart, as_parts
-from turnstate_states.errors import InvalidInput, Refused
+from turnstate_states.errors import Refused
 from turnstate_states.submissions import (
     Annotate,
     Answer,
@@ -32,8 +32,8 @@ from turnstate_states.transcript import Message
 from turnstate_states.turn import Call, Grant
 
 from .inbox import post_and_wait
-from .inputs import call_ids, checked, json_text, mapping, new_id
-from .session_reader import SessionReader, message_id
+from .inputs import call_ids, checked, grant_id, message_id, new_id, object_text, submission_id
+from .session_reader import SessionReader
 
 __all__ = ["ClientHandle", "Content", "SessionHandle"]
 
@@ -59,9 +59,7 @@ class SessionHandle(SessionReader):
         - ``steer``: joins it at its next request,
         - ``supersede``: ends it, and starts the next one.
         """
-        if delivery not in ("queue", "steer", "supersede"):
-            raise InvalidInput(f"delivery: expected 'queue', 'steer' or 'supersede', got {delivery!r}")
-        send = Send(id or new_id(), as_parts(message), delivery)
+        send = Send(submission_id(id), as_parts(message), delivery)
         return await self._submit(send, explicit=id is not None)
 
     async def steer(self, message: Content, *, id: str | None = None) -> Receipt:
@@ -88,7 +86,7 @@ class SessionHandle(SessionReader):
 
         A turn that waits for a person is ended by it, as superseded; one that works is not disturbed (``busy``).
         """
-        edit = Edit(id or new_id(), message_id(message), as_parts(content), mapping("settings", settings or {}))
+        edit = Edit(submission_id(id), message_id(message), as_parts(content), _given(settings))
         return await self._submit(edit, explicit=id is not None)
 
     async def regenerate(
@@ -102,23 +100,23 @@ class SessionHandle(SessionReader):
             settings: settings of the model for the new turn.
             id: the submission's id.
         """
-        again = Regenerate(id or new_id(), message_id(message), mapping("settings", settings or {}))
+        again = Regenerate(submission_id(id), message_id(message), _given(settings))
         return await self._submit(again, explicit=id is not None)
 
     async def switch(self, message: Message | str, *, id: str | None = None) -> Receipt:
         """Show the branch that goes through this message, down to what was shown of it last."""
-        return await self._submit(Switch(id or new_id(), message_id(message)), explicit=id is not None)
+        return await self._submit(Switch(submission_id(id), message_id(message)), explicit=id is not None)
 
     async def delete_message(self, message: Message | str, *, id: str | None = None) -> Receipt:
         """Take a message out of the thread, with the results of its calls; what followed follows the one before it.
 
         What was written stays in the store until the session is deleted.
         """
-        return await self._submit(Delete(id or new_id(), message_id(message)), explicit=id is not None)
+        return await self._submit(Delete(submission_id(id), message_id(message)), explicit=id is not None)
 
     async def annotate(self, message: Message | str, metadata: Mapping[str, Any], *, id: str | None = None) -> Receipt:
         """Lay metadata (plain JSON: feedback, a rating, ...) over a message's; None takes a key away. No model sees it."""
-        note = Annotate(id or new_id(), message_id(message), mapping("metadata", metadata))
+        note = Annotate(submission_id(id), message_id(message), metadata)
         return await self._submit(note, explicit=id is not None)
 
     async def approve(
@@ -138,15 +136,15 @@ class SessionHandle(SessionReader):
             by: who says so, for the record.
             id: the id of this answer.
         """
-        raw = None if arguments is None else json_text("arguments", mapping("arguments", arguments))
-        answer = Answer(id or new_id(), call_ids(calls), "approve", raw, for_session, by=by)
+        raw = None if arguments is None else object_text("arguments", arguments)
+        answer = Answer(submission_id(id), call_ids(calls), "approve", raw, for_session, by=by)
         return await self._submit(answer, explicit=id is not None)
 
     async def deny(
         self, *calls: Call | str, reason: str = "", end_turn: bool = False, by: str = "", id: str | None = None
     ) -> Receipt:
         """Keep calls from running; the model is told the reason. ``end_turn`` ends the turn as well."""
-        answer = Answer(id or new_id(), call_ids(calls), "deny", reason=reason, end_turn=end_turn, by=by)
+        answer = Answer(submission_id(id), call_ids(calls), "deny", reason=reason, end_turn=end_turn, by=by)
         return await self._submit(answer, explicit=id is not None)
 
     async def answer(
@@ -174,14 +172,14 @@ class SessionHandle(SessionReader):
             id: the id of this answer.
         """
         said = Answer(
-            id or new_id(),
+            submission_id(id),
             call_ids([call]),
             verdict,
             reason=reason,
             by=by,
             option=option,
             text=text,
-            answers=mapping("answers", answers or {}),
+            answers=_given(answers),
         )
         return await self._submit(said, explicit=id is not None)
 
@@ -209,10 +207,8 @@ class SessionHandle(SessionReader):
             by: who says so, for the record.
             id: the id of this answer.
         """
-        json_text("result", result)
-        json_text("artifact", artifact)
         (name,) = call_ids([call])
-        said = Provide(id or new_id(), name, result, text, error, artifact, preliminary, by)
+        said = Provide(submission_id(id), name, result, text, error, artifact, preliminary, by)
         return await self._submit(said, explicit=id is not None)
 
     async def rename(self, title: str) -> Receipt:
@@ -221,7 +217,7 @@ class SessionHandle(SessionReader):
 
     async def label(self, labels: Mapping[str, str | None]) -> Receipt:
         """Set labels, by which lists can be filtered; None takes one away."""
-        return await self._submit(Describe(new_id(), labels=mapping("labels", labels)), explicit=False)
+        return await self._submit(Describe(new_id(), labels=labels), explicit=False)
 
     async def archive(self, archived: bool = True) -> Receipt:
         """Take the session off the usual list, or put it back."""
@@ -233,7 +229,7 @@ class SessionHandle(SessionReader):
         The receipt says that it will be; :class:`~turnstate.CommandEnded` tells what it gave.
         """
         return await self._submit(
-            Command(id or new_id(), name, mapping("arguments", arguments or {})), explicit=id is not None
+            Command(submission_id(id), name, _given(arguments)), explicit=id is not None
         )
 
     async def interrupt(self, reason: str = "", *, turn: str | None = None) -> bool:
@@ -246,8 +242,11 @@ class SessionHandle(SessionReader):
 
     async def revoke(self, grant: Grant | str) -> None:
         """Take back an approval for the session."""
-        name = grant.id if isinstance(grant, Grant) else grant
-        await self._submit(RevokeGrant(new_id(), name), explicit=False)
+        await self._submit(RevokeGrant(new_id(), grant_id(grant)), explicit=False)
+
+
+def _given(values: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return {} if values is None else values
 
 
 class ClientHandle(SessionHandle):

@@ -14,6 +14,7 @@ from turnstate_states.events import Event
 from turnstate_states.transcript import Message, Transcript
 from turnstate_states.turn import Grant
 
+from .inputs import message_id
 from .reading import check_number, load
 from .records import info_of
 from .results import SessionInfo
@@ -23,14 +24,9 @@ from .streams import EventStream
 if TYPE_CHECKING:
     from .views import ThreadView
 
-__all__ = ["SessionReader", "message_id"]
+__all__ = ["SessionReader"]
 
 Reader = TypeVar("Reader", bound="SessionReader")
-
-
-def message_id(message: Message | str) -> str:
-    """The id of a message that is named by itself or its id."""
-    return message.id if isinstance(message, Message) else message
 
 
 class SessionReader(ABC):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 import attrs
 from typing_extensions import TypeVar
 
+from turnstate_states import checks
 from turnstate_states.errors import ModelError, Refused
 from turnstate_states.events import Event, Lagged, TextDelta, TurnEnded
 from turnstate_states.submissions import Resume, Submission
@@ -86,14 +87,15 @@ class Turn(Generic[Out]):
                 yield event.text
 
     async def result(self, *, check: bool = True) -> Result[Out]:
-        """Wait until the turn ends, or only a person can make it go on.
+        """Wait until the turn ends, or only a person can make it go on (outcome ``waiting``).
 
         Raises:
-            TurnIncomplete: it did not complete; TurnFailed if something broke, with the cause where it is known, or if
-                the answer is not of the type that was asked for. With ``check=False`` the result is returned whatever
-                the outcome; ``output`` is None where there is no answer of that type.
+            TurnIncomplete: it did not complete, or waits for a person; TurnFailed if something broke, with the cause where
+                it is known, or if the answer is not of the type that was asked for. With ``check=False`` the result is
+                returned whatever the outcome; ``output`` is None where there is no answer of that type.
             StoreError: the turn cannot go on here, because a commit failed.
         """
+        checks.flag("check", check)
         watcher = self._watcher
         while (result := watcher.ended or self._driver.waiting_result(watcher)) is None:
             if watcher.error is not None:

@@ -290,8 +290,8 @@ def source_of(author: Author) -> Source:
 
 
 def short_title(text: str) -> str:
-    """A title on one line, of at most 200 characters."""
-    return " ".join(text.split())[:200]
+    """A title on one line, of at most 200 characters, without U+0000, which not every store can hold in a list."""
+    return " ".join(text.replace("\0", " ").split())[:200]
 
 
 def _still(status: CallStatus, marked: Iterable[str], calls: Mapping[str, Call]) -> list[Call]:

@@ -334,7 +334,7 @@ async def test_values_of_the_wrong_type(who: str) -> None:
             "answers": handle.answer(paid, answers=wrong),
             "message": handle.switch(wrong),
             "metadata": handle.annotate("m1", wrong),
-            "annotate": handle.annotate("m1", {"a": object()}),
+            r"metadata\.a": handle.annotate("m1", {"a": object()}),
             "settings": handle.edit("m1", "x", settings=wrong),
             "id": handle.regenerate(id=wrong),
             "name": handle.command(wrong),

@@ -729,8 +729,8 @@ async def test_same_id_while_queued_or_running() -> None:
         (Doing(lambda s: s.send("x", delivery=cast(Any, "later"))), "delivery"),
         (Doing(lambda s: s.approve()), "calls"),
         (Doing(lambda s: s.approve("m1.0", arguments={"a": float("nan")})), "arguments"),
-        (Doing(lambda s: s.interrupt("\ud800")), "interrupt"),
-        (Doing(lambda s: s.send("x", id="\ud800")), "send"),
+        (Doing(lambda s: s.interrupt("\ud800")), "reason"),
+        (Doing(lambda s: s.send("x", id="\ud800")), "id"),
     ],
 )
 async def test_bad_input(do: Doing, field: str) -> None:
