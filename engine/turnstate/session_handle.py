@@ -228,9 +228,7 @@ class SessionHandle(SessionReader):
 
         The receipt says that it will be; :class:`~turnstate.CommandEnded` tells what it gave.
         """
-        return await self._submit(
-            Command(submission_id(id), name, _given(arguments)), explicit=id is not None
-        )
+        return await self._submit(Command(submission_id(id), name, _given(arguments)), explicit=id is not None)
 
     async def interrupt(self, reason: str = "", *, turn: str | None = None) -> bool:
         """End the running turn; whether there was one (with the id ``turn``, if that is given)."""

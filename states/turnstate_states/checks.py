@@ -18,6 +18,7 @@ __all__ = [
     "array",
     "callback",
     "choice",
+    "finite",
     "flag",
     "identifier",
     "instance",
@@ -28,6 +29,7 @@ __all__ = [
     "name",
     "number",
     "optional",
+    "optional_text",
     "shown",
     "text",
     "validator",
@@ -114,6 +116,13 @@ def number(
     return value
 
 
+def finite(where: str, value: object, *, above: float, expected: str = "a number") -> float:
+    """A number above ``above`` that is no infinity: what is stored or sent as JSON must be finite."""
+    if number(where, value, above=above, expected=expected) == math.inf:
+        raise _unfit(where, f"{expected}, finite", value)
+    return cast(float, value)
+
+
 def integer(where: str, value: object, *, least: int, most: int | None = None, expected: str = "a number") -> int:
     """A whole number from ``least`` to ``most``."""
     if type(value) is not int or value < least or (most is not None and value > most):
@@ -145,6 +154,11 @@ def callback(where: str, value: object, expected: str = "a function") -> Any:
 def optional(check: Callable[..., T], where: str, value: object, **more: Any) -> T | None:
     """None, or what another check takes."""
     return None if value is None else check(where, value, **more)
+
+
+def optional_text(where: str, value: object) -> str | None:
+    """None, or a text."""
+    return optional(text, where, value, expected="None or text")
 
 
 def mapping(where: str, value: object, *, expected: str = "a mapping") -> dict[str, Any]:

@@ -62,7 +62,6 @@ def _cycle() -> Any:
         (0, "0"),
         ({"a": [1, None]}, '{"a":[1,null]}'),
         ({1: "a"}, '{"1":"a"}'),
-        (b"hi", '"aGk="'),
         (datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), '"2026-01-02T00:00:00Z"'),
         ("a\ud800b", "a\ufffdb"),
         ({"a": "\udfff"}, '{"a":"\ufffd"}'),

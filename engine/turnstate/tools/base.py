@@ -5,20 +5,21 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import re
-import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Generic, Literal, ParamSpec, cast, overload
 
 import attrs
 from typing_extensions import TypeVar
 
+from turnstate_states import checks
 from turnstate_states.asking import Prompt
 from turnstate_states.errors import InvalidInput
 from turnstate_states.rules import ToolSpec
 
 from ..models.base import ToolDefinition
+from ..options import check_options
 from .context import ToolContext
+from .declaring import check_companion, check_decider, check_function, check_name, check_on_crash, is_async, yields
 
 __all__ = ["Tool", "ToolContext", "tool"]
 
@@ -30,7 +31,6 @@ Approval = bool | Callable[..., bool]
 PromptOption = Prompt | str | Callable[..., Prompt | str | None] | None
 
 log = logging.getLogger("turnstate")
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Tool(Generic[P, R]):
@@ -57,26 +57,31 @@ class Tool(Generic[P, R]):
         version: str = "",
     ) -> None:
         self.function = function
-        self.name: str = name or str(getattr(function, "__name__", ""))
-        if not NAME.fullmatch(self.name):
-            raise InvalidInput(f"tool name {self.name!r}: use 1 to 64 letters, digits, _ or -; give one with name=")
-        if timeout is not None and not timeout > 0:
-            raise InvalidInput(f"tool {self.name}: timeout: expected None or seconds above 0, got {timeout!r}")
-        if not callable(on_crash) and on_crash not in ("report", "rerun"):
-            raise InvalidInput(
-                f"tool {self.name}: on_crash: expected 'report', 'rerun' or a function, got {on_crash!r}"
-            )
+        self.name: str = check_name(name, function)
+        check_function(self.name, function)
+        where = f"tool {self.name}:"
+        check_decider(f"{where} approval", approval, bool, "True, False")
+        check_decider(f"{where} prompt", prompt, (Prompt, str, type(None)), "a question, a Prompt")
+        check_on_crash(f"{where} on_crash", on_crash)
+        checks.optional(checks.text, f"{where} description", description)
+        checks.flag(f"{where} exclusive", exclusive)
+        checks.flag(f"{where} ends_on_input", ends_on_input)
+        checks.flag(f"{where} outside", outside)
+        checks.optional(checks.number, f"{where} timeout", timeout, above=0, expected="None or seconds")
+        checks.optional(checks.finite, f"{where} expires", expires, above=0, expected="None or seconds")
+        checks.integer(f"{where} output_limit", output_limit, least=1, expected="a number of bytes")
         self.timeout = timeout
         self.approval = approval
         self.on_crash = on_crash
         self.output_limit = output_limit
         self.prompt = prompt
         self.outside = outside
-        self.is_async = inspect.iscoroutinefunction(function)
-        self.yields = inspect.isasyncgenfunction(function)
+        self.is_async = is_async(function)
+        self.yields = yields(function)
         from .inputs import Inputs, split_doc  # when the first tool is made: it imports much
 
         self._inputs = Inputs(self.name, function)
+        self._check_companions()
         about, arguments = split_doc(inspect.getdoc(function) or "")
         self.description = about if description is None else description
         self.parameters = self._inputs.schema(arguments)
@@ -94,6 +99,17 @@ class Tool(Generic[P, R]):
             bind=self._inputs.hold,
         )
         functools.update_wrapper(self, function, updated=())
+
+    def _check_companions(self) -> None:
+        """Refuse functions beside the tool's own that could not be called."""
+        from .inputs import hints_of, is_context
+
+        companions: dict[str, Any] = {"approval": self.approval, "prompt": self.prompt, "on_crash": self.on_crash}
+        for option, value in companions.items():
+            if callable(value):
+                hints = hints_of(self.name, value)
+                contexts = [name for name, hint in hints.items() if is_context(hint)]
+                check_companion(f"tool {self.name}: {option}", value, self._inputs.names, contexts)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -209,8 +225,20 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     An async generator function tells what it yields as progress; the last value is the result.
 
+    A parameter may be annotated ``Annotated[int, "How many."]``: the text describes it to the model, and comes before what
+    the docstring says. The constraints of ``msgspec.Meta`` and of the package annotated-types (``Gt``, ``Len``, ...) are in
+    the schema, and arguments are held to them. Metadata of other libraries is left alone.
+
+    What a function returns is given to the model as text if it is a ``str``, and otherwise as JSON, as msgspec writes it:
+    dataclasses and attrs objects as objects, dates and UUIDs as text, sets as arrays, other keys as text. Bytes, NaN and
+    what msgspec does not know are an error result; a function that says that it returns bytes is refused. Return
+    :class:`~turnstate.Output` to show the model something else than people.
+
+    A method is no tool, but a bound one is: ``tools=[toolbox.search, tool(toolbox.delete, approval=True)]``.
+
     Raises:
-        InvalidInput: the name, a parameter or an option cannot be used.
+        InvalidInput: the function, the name, a parameter or an option cannot be used.
+        TypeError: there is no such option; the text names the nearest one.
 
     >>> @tool(approval=True)
     ... def pay(amount: int) -> str:
@@ -219,6 +247,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     >>> pay(amount=3), pay.name
     ('paid 3', 'pay')
     """
+    check_options("tool", options, cast(Any, Tool))
     if function is not None:
         return Tool(function, **options)
 
@@ -233,7 +262,7 @@ def as_tool(value: Tool[..., Any] | Callable[..., Any]) -> Tool[..., Any]:
     if isinstance(value, Tool):
         return cast(Tool[..., Any], value)
     if not callable(value):
-        raise InvalidInput(f"tools: expected functions or tools, got {type(value).__name__}")
+        raise InvalidInput(f"tools: expected functions or tools, got {checks.shown(value)}")
     return Tool(value)
 
 
@@ -245,12 +274,14 @@ class ToolSet:
     definitions: tuple[ToolDefinition, ...]
 
     @classmethod
-    def of(cls, tools: typing.Iterable[Tool[..., Any] | Callable[..., Any]]) -> ToolSet:
+    def of(cls, tools: Iterable[Tool[..., Any] | Callable[..., Any]]) -> ToolSet:
         """Collect tools.
 
         Raises:
-            InvalidInput: two have the same name.
+            InvalidInput: two have the same name, or it is no list of tools.
         """
+        if isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(f"tools: expected a list of functions or tools, got {type(tools).__name__}")  # pyright: ignore[reportUnknownArgumentType]
         by_name: dict[str, Tool[..., Any]] = {}
         for item in map(as_tool, tools):
             if item.name in by_name:

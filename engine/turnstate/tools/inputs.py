@@ -19,6 +19,8 @@ from turnstate_states.errors import InvalidInput
 from turnstate_states.rules import Bound
 
 from .context import ToolContext
+from .declaring import body_of, check_returns
+from .metadata import with_metadata
 
 __all__ = ["Inputs", "hints_of", "is_context", "split_doc"]
 
@@ -29,6 +31,7 @@ class Inputs:
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self._name = name
         hints = hints_of(name, function)
+        check_returns(name, hints.get("return"))
         self._context = ""
         self._names: list[str] = []
         fields: list[Any] = []
@@ -41,13 +44,18 @@ class Inputs:
                     f"tool {name}: parameter {parameter.name}: only parameters with a name can be filled in"
                 )
             self._names.append(parameter.name)
-            kind = hints.get(parameter.name, Any)
+            kind = with_metadata(hints.get(parameter.name, Any))
             required = parameter.default is parameter.empty
             fields.append((parameter.name, kind) if required else (parameter.name, kind, _default(parameter.default)))
         try:
             self._struct = msgspec.defstruct(name.replace("-", "_"), fields, kw_only=True, forbid_unknown_fields=True)
         except TypeError as error:
             raise InvalidInput(f"tool {name}: a parameter has a type that JSON cannot give: {error}") from None
+
+    @property
+    def names(self) -> list[str]:
+        """The parameters that a model fills in."""
+        return list(self._names)
 
     def decode(self, arguments: str) -> Any:
         """The values of the parameters, from what the one reader of arguments reads."""
@@ -99,7 +107,7 @@ def _default(value: Any) -> Any:
 
 
 def hints_of(name: str, function: Callable[..., Any]) -> dict[str, Any]:
-    target: Any = inspect.unwrap(function)
+    target: Any = body_of(inspect.unwrap(function))
     names = getattr(getattr(target, "__code__", None), "co_freevars", ())
     cells = getattr(target, "__closure__", None) or ()
     local: dict[str, Any] = {
@@ -111,6 +119,8 @@ def hints_of(name: str, function: Callable[..., Any]) -> dict[str, Any]:
         raise InvalidInput(
             f"tool {name}: an annotation cannot be resolved ({error}); define its type at module level"
         ) from None
+    except Exception as error:
+        raise InvalidInput(f"tool {name}: its annotations cannot be read: {type(error).__name__}: {error}") from None
 
 
 def _filled(cell: Any) -> bool:

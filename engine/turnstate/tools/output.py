@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
 
-from turnstate_states.content import Image, clean_text
+from turnstate_states import checks
+from turnstate_states.content import Image, check_url, clean_text
 from turnstate_states.values import Value
 
 __all__ = ["Output", "as_output", "result_text", "shorten"]
 
 
 def _images(images: Iterable[Image]) -> tuple[Image, ...]:
-    return tuple(images)
+    given = checks.array("Output.images", list(images) if isinstance(images, Iterator) else images, Image, "Image")
+    for place, image in enumerate(given):
+        check_url(f"Output.images[{place}]", image.url)
+    return given
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -23,16 +27,23 @@ class Output(Value):
     """What a tool may return where model and person are to see different things.
 
     Args:
-        value: the result, plain JSON.
+        value: the result, as JSON; see :func:`~turnstate.tool` for what becomes JSON.
         text: what the model reads in its place; by default the value itself.
         images: what the model sees besides.
         artifact: plain JSON for user interfaces; no model sees it.
+
+    Raises:
+        InvalidInput: ``text`` is no text, or ``images`` are not :class:`~turnstate.Image` objects with URLs that a server
+            can open.
     """
 
     value: Any = None
-    text: str | None = None
+    text: str | None = attrs.field(default=None, validator=checks.validator(checks.optional_text))
     images: tuple[Image, ...] = attrs.field(default=(), converter=_images)
     artifact: Any = None
+
+
+BYTES = (bytes, bytearray, memoryview)
 
 
 def as_output(value: object, limit: int) -> tuple[str, dict[str, Any]]:
@@ -66,10 +77,16 @@ def _json_text(value: object) -> str:
     import msgspec
 
     try:
-        data = msgspec.to_builtins(value, str_keys=True)
+        # Bytes would become base64, which no model reads and which nobody asked for.
+        data = msgspec.to_builtins(value, str_keys=True, builtin_types=BYTES)
         return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise TypeError(f"the tool returned {type(value).__name__}, which is not JSON ({error})") from None
+        advice = (
+            "; return text (bytes.decode()), or a picture in Output(images=...)"
+            if any(kind.__name__ in str(error) for kind in BYTES)
+            else ""
+        )
+        raise TypeError(f"the tool returned {type(value).__name__}, which is not JSON ({error}){advice}") from None
 
 
 def shorten(text: str, limit: int) -> str:
