@@ -55,7 +55,7 @@ class Session(SessionHandle):
 
     def events(self, *, after: int = 0) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
         """Follow the session, deltas included; see :meth:`SessionHandle.events`."""
-        return EventStream(self._store, self.id, check_number(after), self._engine.driven)
+        return EventStream(self._store, self.id, check_number(after), self._shown, self._engine.driven)
 
     @overload
     async def run(self, message: Content, *, edits: Message | str = "", check: bool = True) -> Result[str]: ...
@@ -150,7 +150,9 @@ class Session(SessionHandle):
         said: Send | Edit = Send(submission_id(id), as_parts(message), settings=given)
         if edited := message_id(edits, "edits"):
             said = Edit(said.id, edited, said.parts, said.settings)
-        return TurnManager(self._engine, self.id, self._checked(said), explicit=id is not None, output=wanted)
+        return TurnManager(
+            self._engine, self.id, self._checked(said), explicit=id is not None, output=wanted, shown=self._shown
+        )
 
     def _checked(self, submission: S) -> S:
         submission = checked(submission)
@@ -163,7 +165,7 @@ class Session(SessionHandle):
     ) -> AbstractAsyncContextManager[Turn[str]]:
         """Have the model answer again, and hold the turn, live; see :meth:`SessionHandle.regenerate`."""
         again = Regenerate(submission_id(id), message_id(message), {} if settings is None else settings)
-        return TurnManager(self._engine, self.id, self._checked(again), explicit=id is not None)
+        return TurnManager(self._engine, self.id, self._checked(again), explicit=id is not None, shown=self._shown)
 
     def resume(self) -> AbstractAsyncContextManager[Turn[str]]:
         """Go on with the stored turn, and hold it: one that has not ended, or that ended by limit, failure or interrupt.
@@ -172,4 +174,4 @@ class Session(SessionHandle):
             Refused: there is nothing to go on with.
             SessionInUse: another engine drives the session.
         """
-        return TurnManager(self._engine, self.id, Resume(new_id()), explicit=False)
+        return TurnManager(self._engine, self.id, Resume(new_id()), explicit=False, shown=self._shown)

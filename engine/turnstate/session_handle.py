@@ -32,7 +32,7 @@ from turnstate_states.transcript import Message
 from turnstate_states.turn import Call, Grant
 
 from .inbox import post_and_wait
-from .inputs import call_ids, checked, grant_id, message_id, new_id, object_text, submission_id
+from .inputs import call_refs, checked, grant_id, message_id, new_id, object_text, submission_id
 from .session_reader import SessionReader
 
 __all__ = ["ClientHandle", "Content", "SessionHandle"]
@@ -47,7 +47,26 @@ class SessionHandle(SessionReader):
     Methods that say something return a :class:`~turnstate.Receipt` when it is durable, and raise
     :class:`~turnstate.Refused` where the session cannot accept it. With an ``id`` of your own you may send the same again
     after a failure: it acts once.
+
+    An answer to a call is on what was asked about it. A :class:`~turnstate.Call`, and its ``token``, carry that with them; a
+    bare id means what this handle has shown under it last. If something else is asked by then, because the tool was changed
+    or the session made anew, the answer is refused as ``stale``.
     """
+
+    def _asked(self, calls: Iterable[Call | str]) -> tuple[tuple[str, ...], dict[str, str]]:
+        """The ids of calls, and the digests of what was asked about them: an answer is on what was shown, not on a name."""
+        digests: dict[str, str] = {}
+        refs = call_refs(calls)
+        for name, given in refs.items():
+            digest = self._shown.digest(name) if given is None else given
+            if digest is None:
+                self._check_unseen(name)
+            elif digest:
+                digests[name] = digest
+        return tuple(refs), digests
+
+    def _check_unseen(self, call: str) -> None:
+        """A call that is named by a bare id, and about which this handle has shown nothing, is taken as it stands."""
 
     @abstractmethod
     async def _submit(self, submission: Submission, *, explicit: bool) -> Receipt: ...
@@ -130,21 +149,23 @@ class SessionHandle(SessionReader):
         """Let calls run.
 
         Args:
-            calls: the calls, or their ids.
+            calls: the calls, their tokens (:attr:`Call.token`), or their ids.
             arguments: run the one call with these instead; they are checked like the model's.
             for_session: also allow this tool with equal arguments from now on.
             by: who says so, for the record.
             id: the id of this answer.
         """
         raw = None if arguments is None else object_text("arguments", arguments)
-        answer = Answer(submission_id(id), call_ids(calls), "approve", raw, for_session, by=by)
+        names, digests = self._asked(calls)
+        answer = Answer(submission_id(id), names, "approve", raw, for_session, by=by, digests=digests)
         return await self._submit(answer, explicit=id is not None)
 
     async def deny(
         self, *calls: Call | str, reason: str = "", end_turn: bool = False, by: str = "", id: str | None = None
     ) -> Receipt:
         """Keep calls from running; the model is told the reason. ``end_turn`` ends the turn as well."""
-        answer = Answer(submission_id(id), call_ids(calls), "deny", reason=reason, end_turn=end_turn, by=by)
+        names, digests = self._asked(calls)
+        answer = Answer(submission_id(id), names, "deny", reason=reason, end_turn=end_turn, by=by, digests=digests)
         return await self._submit(answer, explicit=id is not None)
 
     async def answer(
@@ -162,7 +183,7 @@ class SessionHandle(SessionReader):
         """Answer the prompt of a call.
 
         Args:
-            call: the call, or its id.
+            call: the call, its token, or its id.
             option: the id of the option that was chosen.
             text: what was written.
             answers: for each question's id ``{"options": [...], "text": "..."}``.
@@ -171,15 +192,17 @@ class SessionHandle(SessionReader):
             by: who says so, for the record.
             id: the id of this answer.
         """
+        names, digests = self._asked([call])
         said = Answer(
             submission_id(id),
-            call_ids([call]),
+            names,
             verdict,
             reason=reason,
             by=by,
             option=option,
             text=text,
             answers=_given(answers),
+            digests=digests,
         )
         return await self._submit(said, explicit=id is not None)
 
@@ -198,7 +221,7 @@ class SessionHandle(SessionReader):
         """Say what a call gave that waits for somebody outside; of one that waits for a decision, in place of running it.
 
         Args:
-            call: the call, or its id.
+            call: the call, its token, or its id.
             result: any plain JSON value, None included.
             text: what the model reads instead.
             error: it failed; ``result`` says how.
@@ -207,8 +230,9 @@ class SessionHandle(SessionReader):
             by: who says so, for the record.
             id: the id of this answer.
         """
-        (name,) = call_ids([call])
-        said = Provide(submission_id(id), name, result, text, error, artifact, preliminary, by)
+        (name,), digests = self._asked([call])
+        digest = digests.get(name, "")
+        said = Provide(submission_id(id), name, result, text, error, artifact, preliminary, by, digest)
         return await self._submit(said, explicit=id is not None)
 
     async def rename(self, title: str) -> Receipt:
@@ -252,6 +276,13 @@ class ClientHandle(SessionHandle):
 
     def _beside(self, id: str) -> ClientHandle:
         return ClientHandle(self._store, id)
+
+    def _check_unseen(self, call: str) -> None:
+        raise Refused(
+            "stale",
+            f"call {call}: this handle has not shown what is asked about it; read it with info(), thread() or events(), and "
+            "give the Call or its token",
+        )
 
     async def _submit(self, submission: Submission, *, explicit: bool) -> Receipt:
         return await post_and_wait(self._store, self.id, checked(submission))

@@ -18,6 +18,7 @@ from .inputs import message_id
 from .reading import check_number, load
 from .records import info_of
 from .results import SessionInfo
+from .shown import Shown
 from .stores.base import Store
 from .streams import EventStream
 
@@ -35,6 +36,7 @@ class SessionReader(ABC):
     def __init__(self, store: Store, id: str) -> None:
         self._store = store
         self.id = id
+        self._shown = Shown()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id!r}>"
@@ -46,7 +48,9 @@ class SessionReader(ABC):
     async def info(self) -> SessionInfo:
         """What a list shows of it, in full. A session in which nothing was said is ``idle``."""
         loaded = await load(self._store, self.id)
-        return SessionInfo(self.id) if loaded is None else info_of(loaded[0])
+        info = SessionInfo(self.id) if loaded is None else info_of(loaded[0])
+        self._shown.note(info.waiting)
+        return info
 
     async def messages(self) -> Sequence[Message]:
         """The visible messages, oldest first, the results of each reply's calls in call order."""
@@ -59,13 +63,15 @@ class SessionReader(ABC):
         A client that notes the last number it saw and asks again with it gets exactly the rest. Numbered events come once,
         in order. Deltas are told where this process drives the session.
         """
-        return EventStream(self._store, self.id, check_number(after))
+        return EventStream(self._store, self.id, check_number(after), self._shown)
 
     async def thread(self) -> ThreadView:
         """The visible messages with what user interfaces show of them: status, calls, and which branch of how many."""
         from .views import read_thread_view
 
-        return await read_thread_view(self._store, self.id)
+        view = await read_thread_view(self._store, self.id)
+        self._shown.note(view.waiting)
+        return view
 
     async def branches(self, message: Message | str) -> Sequence[Message]:
         """The messages that stand in the same place as this one, itself included, oldest first.

@@ -15,6 +15,7 @@ from turnstate_states.events import Event, Lagged
 
 from .feed import Subscription
 from .reading import read_events
+from .shown import Shown
 from .stores.base import Store
 
 if TYPE_CHECKING:
@@ -30,11 +31,17 @@ class EventStream(AbstractAsyncContextManager[AsyncIterator[Event]]):
     """Numbered events after a number, each once and in order, without end; live where this process drives the session."""
 
     def __init__(
-        self, store: Store, session: str, after: int, driven: Callable[[str], Driver | None] = lambda session: None
+        self,
+        store: Store,
+        session: str,
+        after: int,
+        shown: Shown,
+        driven: Callable[[str], Driver | None] = lambda session: None,
     ) -> None:
         self._store = store
         self._session = session
         self._last = after
+        self._shown = shown
         self._driven = driven
         self._live: Subscription | None = None
         self._driver: Driver | None = None
@@ -70,6 +77,7 @@ class EventStream(AbstractAsyncContextManager[AsyncIterator[Event]]):
                 event = self._ready.popleft()
                 if event.number is not None:
                     self._last = event.number
+                    self._shown.note_event(event)
                 return event
             if self._behind:
                 self._behind = False

@@ -20,6 +20,7 @@ from .errors import TurnFailed, TurnIncomplete
 from .feed import Subscription
 from .records import waiting_calls
 from .results import Result
+from .shown import Shown
 from .watching import Watcher
 
 if TYPE_CHECKING:
@@ -45,8 +46,10 @@ class Turn(Generic[Out]):
         watcher: Watcher,
         subscription: Subscription,
         output: OutputType[Out] | None,
+        shown: Shown,
     ) -> None:
         self._output = output
+        self._shown = shown
         self._driver = driver
         self._watcher = watcher
         self._events = subscription
@@ -60,7 +63,9 @@ class Turn(Generic[Out]):
     @property
     def waiting(self) -> list[Call]:
         """The calls that wait for a person now."""
-        return waiting_calls(self._driver.stored) if self.id and self._driver.runs(self.id) else []
+        calls = waiting_calls(self._driver.stored) if self.id and self._driver.runs(self.id) else []
+        self._shown.note(calls)
+        return calls
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -77,6 +82,7 @@ class Turn(Generic[Out]):
                 return event
             if event.turn and event.turn == self.id:
                 self._over = isinstance(event, TurnEnded)
+                self._shown.note_event(event)
                 return event
         raise StopAsyncIteration
 
@@ -101,6 +107,7 @@ class Turn(Generic[Out]):
             if watcher.error is not None:
                 raise watcher.error
             await watcher.changed.wait()
+        self._shown.note(result.waiting)
         if check and result.outcome != "completed":
             kind = TurnFailed if result.outcome == "failed" else TurnIncomplete
             raise kind(result) from watcher.failed
@@ -136,8 +143,10 @@ class TurnManager(AbstractAsyncContextManager[Turn[Out]], Generic[Out]):
         *,
         explicit: bool,
         output: OutputType[Out] | None = None,
+        shown: Shown | None = None,
     ) -> None:
         self._output = output
+        self._shown = shown or Shown()
         self._engine = engine
         self._session = session
         self._submission = submission
@@ -147,7 +156,7 @@ class TurnManager(AbstractAsyncContextManager[Turn[Out]], Generic[Out]):
     async def __aenter__(self) -> Turn[Out]:
         driver = await self._engine.drive(self._session)
         watcher = Watcher(self._submission.id, next=isinstance(self._submission, Resume))
-        turn = self._turn = Turn(driver, watcher, driver.feed.subscribe(), self._output)
+        turn = self._turn = Turn(driver, watcher, driver.feed.subscribe(), self._output, self._shown)
         driver.watchers.append(watcher)
         try:
             await self._begin(driver, watcher)

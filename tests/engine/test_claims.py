@@ -120,11 +120,11 @@ async def test_client_answers_through_another_store(path: Path) -> None:
             handle = client.session("s")
             (listed,) = [info async for info in client.sessions(waiting=True)]
             assert [c.id for c in listed.waiting] == [waiting.id]
-            receipt = await handle.approve(waiting.id, by="bob")
+            receipt = await handle.approve(waiting.token, by="bob")
             assert receipt.turn == "t1"
             assert (await turn.result()).text == "gone"
             with pytest.raises(Refused) as refused:
-                await handle.deny(waiting.id)
+                await handle.deny(waiting)
             assert refused.value.code == "stale"
 
 
@@ -140,7 +140,7 @@ async def test_another_process_answers(path: Path) -> None:
                 "from turnstate import Client, SQLiteStore\n"
                 "async def main():\n"
                 f"    async with Client(SQLiteStore({str(path)!r})) as client:\n"
-                f"        await client.session('s').approve({waiting.id!r}, by='bob')\n"
+                f"        await client.session('s').approve({waiting.token!r}, by='bob')\n"
                 "trio.run(main)\n"
             )
             run = lambda: subprocess.run([sys.executable, "-c", program], timeout=50, check=True)  # noqa: E731
@@ -406,7 +406,9 @@ async def test_reading_while_the_driver_writes_on() -> None:
         await until_event(driven, ApprovalRequested)
         await gate.reached.wait()
         store.busy = True
-        await Client(store).session("s").deny("m2.1")
+        away = Client(store).session("s")
+        await away.info()
+        await away.deny("m2.1")
         await until_event(driven, TurnEnded)
         results = [message.text for message in await driven.messages() if message.role == "tool"]
         assert results == ["slow", "tool denied: the user declined"]

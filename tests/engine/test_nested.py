@@ -428,9 +428,11 @@ async def test_answers_where_nobody_drives(stores: Stores) -> None:
     async with Engine(agent, stores()) as engine:
         await engine.session("s").run("go", check=False)
     async with Client(stores()) as client:
-        await client.session("s").approve("m2.0/m2.0")
-        with pytest.raises(Refused, match="not open"):
-            await client.session("s").approve("m2.0/m2.7")
+        handle = client.session("s")
+        with pytest.raises(Refused, match="has not shown"):
+            await handle.approve("m2.0/m2.0")
+        await handle.info()
+        await handle.approve("m2.0/m2.0")
     assert not till.paid
     async with Engine(agent, stores()) as engine:
         assert (await settled(engine.session("s"))).text == "thanks"

@@ -123,7 +123,9 @@ async def test_a_worker_goes_on(autojump_clock: Clock) -> None:
         with trio.fail_after(100):
             while len((await client.session("s").info()).waiting) < 2:  # noqa: ASYNC110 - it follows from afar
                 await trio.sleep(1)
-        await client.session("s").approve("m2.1/m2.0")
+        handle = client.session("s")
+        await handle.info()
+        await handle.approve("m2.1/m2.0")
         with trio.fail_after(100):
             while len((await client.session("s").info()).waiting) > 1:  # noqa: ASYNC110
                 await trio.sleep(1)

@@ -139,7 +139,7 @@ async def test_a_client_in_another_process(tmp_path: Path) -> None:
         assert settled.decision is not None
         assert settled.decision.by == "browser"
     async with Client(SQLiteStore(path)) as client:
-        assert (await client.session("s").provide("m2.0", {"page": "a"}, by="browser", id="mine")).duplicate
+        assert (await client.session("s").provide(settled, {"page": "a"}, by="browser", id="mine")).duplicate
 
 
 @pytest.mark.trio

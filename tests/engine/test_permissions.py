@@ -19,6 +19,7 @@ from turnstate import (
     Engine,
     MemoryStore,
     Policy,
+    Refused,
     SQLiteStore,
     ToolContext,
     TurnEnded,
@@ -104,21 +105,30 @@ async def test_a_grant_widens_nothing() -> None:
 
 @pytest.mark.trio
 async def test_permissions_survive_a_restart(tmp_path: Path) -> None:
-    """What a verdict gave is stored: after a restart the approved call has that, and no policy is asked again (A5, C4)."""
+    """What a verdict gave is stored: after a restart the approved call has that, if the policy of today gives as much, and
+    is asked about again, with what changed, if it gives more (A5, C4)."""
     probe = Probe()
     path = tmp_path / "turns.db"
     policy = Says(lambda call: Ask("sure?", network=True, write=["x"]))
     async with engine_of(call("it", what="a"), tools=[probe.tool()], policy=policy, store=SQLiteStore(path)) as engine:
         (waiting,) = (await engine.session("s").run("go", check=False)).waiting
         assert waiting.reason == "sure?"
-    policy = Says(lambda call: Allow(write=["/"]))
-    async with engine_of("ok", tools=[probe.tool()], policy=policy, store=SQLiteStore(path)) as engine:
+    more = Says(lambda call: Allow(write=["/"]))
+    async with engine_of(tools=[probe.tool()], policy=more, store=SQLiteStore(path)) as engine:
         session = engine.session("s")
         async with session.resume() as turn:
             await session.approve(waiting, by="bob")
+            (again,) = (await turn.result(check=False)).waiting
+        assert (again.changed, again.permissions, probe.seen) == (("permissions",), Permissions(write=("/",)), {})
+        with pytest.raises(Refused, match="look at the question again"):
+            await session.approve(waiting)
+    async with engine_of("ok", tools=[probe.tool()], policy=more, store=SQLiteStore(path)) as engine:
+        session = engine.session("s")
+        async with session.resume() as turn:
+            await session.approve(again, by="bob")
             await turn.result()
-    assert probe.seen == {"a": Permissions(True, ("x",))}
-    assert policy.asked == []
+    assert probe.seen == {"a": Permissions(write=("/",))}
+    assert more.asked == ["m2.0", "m2.0"]
 
 
 @pytest.mark.trio
@@ -144,7 +154,8 @@ async def test_a_rerun_keeps_its_permissions() -> None:
 
 @pytest.mark.trio
 async def test_only_the_undecided_are_asked_about_again() -> None:
-    """After a restart the policy is asked about calls that have no verdict yet, and about no others (C4)."""
+    """After a restart the policy is asked about calls that have no verdict yet, and once more about those that a person
+    approves now (C4)."""
     store, gate = MemoryStore(), Gate()
     probe = Probe()
 
@@ -161,14 +172,15 @@ async def test_only_the_undecided_are_asked_about_again() -> None:
         async with session.turn("go"):
             await gate.reached.wait()
             await events_of(session, until=lambda event: isinstance(event, ApprovalRequested))
-    policy = Says(lambda call: Ask(write=["second"]))
+    policy = Says(lambda call: Ask(write=["second" if call.arguments["what"] == "b" else "first"]))
     async with engine_of("ok", tools=[probe.tool()], policy=policy, store=store) as engine:
         session = engine.session("s")
         async with session.resume() as turn:
+            assert policy.asked in ([], ["m2.1"])
             await session.approve("m2.0")
             async for event in turn:
                 if isinstance(event, ApprovalRequested):
                     await session.approve(event.call)
             await turn.result()
-    assert policy.asked == ["m2.1"]
+    assert sorted(policy.asked) == ["m2.0", "m2.1"]
     assert probe.seen == {"a": Permissions(write=("first",)), "b": Permissions(write=("second",))}

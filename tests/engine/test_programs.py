@@ -170,10 +170,10 @@ async def test_later_from_another_process(tmp_path: Path) -> None:
     file.touch()
     model = ScriptedModel([call("delete_file", path=str(file)), "gone"])
 
-    async def post_approval(session_id: str, call_id: str) -> int:
+    async def post_approval(session_id: str, token: str) -> int:
         async with Client(SQLiteStore(path)) as client:
             try:
-                await client.session(session_id).approve(call_id, by="bob")
+                await client.session(session_id).approve(token, by="bob")
             except Refused:
                 return 409
             return 204
@@ -182,10 +182,10 @@ async def test_later_from_another_process(tmp_path: Path) -> None:
     async with Engine(agent, SQLiteStore(path)) as engine:
         (asked,) = (await engine.session("alice").run("go", check=False)).waiting
     assert await post_approval("alice", "m77.0") == 409
-    assert await post_approval("alice", asked.id) == 204
+    assert await post_approval("alice", asked.token) == 204
     async with Engine(agent, SQLiteStore(path)) as engine, engine.session("alice").resume() as turn:
         assert (await turn.result()).text == "gone"
-    assert await post_approval("alice", asked.id) == 409
+    assert await post_approval("alice", asked.token) == 409
     assert not file.exists()
 
 

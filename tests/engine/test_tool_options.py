@@ -31,6 +31,7 @@ OTHER: dict[str, Any] = {
     "output_limit": 7,
     "outside": True,
     "prompt": Prompt("Pay?"),
+    "version": "2",
 }
 """A value other than the default for each option."""
 

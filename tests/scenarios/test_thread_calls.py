@@ -255,7 +255,8 @@ async def test_the_engine_is_started_again(on_crash: Any, tmp_path: Path) -> Non
             result = await turn.result()
         assert [found.status for found in result.calls] == ["unknown" if on_crash == "report" else "ok"]
         assert len(ids(result.messages)) == len(set(ids(result.messages)))
-    assert keys == ["s/m2.0"] * (1 if on_crash == "report" else 2)
+    assert len(keys) == (1 if on_crash == "report" else 2)
+    assert len(set(keys)) == 1
     began = [event.call.began for event in await log_of(SQLiteStore(path)) if isinstance(event, CallStarted)]
     assert began == ([1] if on_crash == "report" else [1, 2])
 

@@ -331,4 +331,6 @@ class Scene(Hosted):
         self.rules = rules or self.rules
         self.core = self.restored()
         self.core.resume(self.now)
+        if self.core.deadline is not None and self.core.deadline <= self.now:
+            self.core.tick(self.now)
         self.drive()

@@ -29,7 +29,7 @@ TOOLS = {
         ToolSpec("nap", ends_on_input=True, on_crash="rerun"),
         ToolSpec("outside", outside=True, expires=90.0),
         ToolSpec("gated", approval="always", outside=True, exclusive=True),
-        ToolSpec("sub", on_crash="rerun"),
+        ToolSpec("sub", on_crash="rerun", agent=True),
         ToolSpec("choose", approval="always", prompt=_choice),
     )
 }

@@ -120,9 +120,9 @@ def test_big_values_are_written_once() -> None:
     """Arguments and waiting bodies stand in messages and events, not in the checkpoint or in events about calls."""
     scene = Scene.started(ToolSpec("asked", approval="always"))
     scene.say("body of a waiting message")
-    scene.reply(ToolCall("", "asked", '{"big": "argument"}'))
+    scene.reply(ToolCall("", "asked", '{"big": "payload"}'))
     stored = encode_checkpoint(scene.core.checkpoint) + encode_events(scene.log)
-    assert stored.count(b"argument") == 0
+    assert stored.count(b"payload") == 0
     assert encode_checkpoint(scene.core.checkpoint).count(b"body") == 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import attrs
 import pytest
 
@@ -178,14 +180,49 @@ def test_what_needed_no_policy_gets_nothing_from_one() -> None:
     assert scene.calls[1].permissions == NOTHING
 
 
-def test_what_a_person_allowed_is_not_decided_again() -> None:
-    """A person's decision stands, whatever the policy would say now."""
+@pytest.mark.parametrize("verdict", ["allow", "ask"])
+def test_what_a_person_approved_is_not_asked_again(verdict: Literal["allow", "ask"]) -> None:
+    """A person's decision stands after a restart, as long as the policy of today does not deny the call."""
+    scene = approved_before_a_crash()
+    scene.report(PolicyDecided(scene.key, "m2.1", verdict, permissions=NETWORK))
+    assert scene.statuses == ["unknown", "started"]
+    assert scene.calls[1].permissions == NETWORK
+    assert scene.calls[1].decision is not None
+
+
+def test_a_policy_of_today_can_deny_what_a_person_approved() -> None:
+    """A call that was approved before a restart, and has not begun, goes back to the policy, whose denial stands."""
+    scene = approved_before_a_crash()
+    scene.report(PolicyDecided(scene.key, "m2.1", "deny", "not any more"))
+    assert scene.result("m2.1") == "tool denied: not any more"
+
+
+def test_what_reaches_further_than_what_was_approved_is_asked_again() -> None:
+    """Permissions that the person was not shown are asked about, and the question says that they changed."""
+    scene = approved_before_a_crash()
+    more = Permissions(network=True, write=("/",))
+    scene.report(PolicyDecided(scene.key, "m2.1", "ask", permissions=more))
+    assert scene.statuses == ["unknown", "asked"]
+    assert (scene.calls[1].changed, scene.calls[1].decision) == (("permissions",), None)
+
+
+def test_a_policy_that_fails_on_what_was_approved_asks_again() -> None:
+    """Without a verdict a person is asked, and what they then approve runs."""
+    scene = approved_before_a_crash()
+    scene.report(PolicyDecided(scene.key, "m2.1", "ask", "it broke", permissions=NETWORK, failed=True))
+    assert scene.statuses == ["unknown", "asked"]
+    scene.answer("approve", 1)
+    assert scene.statuses == ["unknown", "started"]
+
+
+def approved_before_a_crash() -> Scene:
+    """A person approved a call whose policy asked, and it could not begin before the process died."""
     scene = Scene.calling(ALONE, POLICY)
     asks(scene, 1, NETWORK)
     scene.answer("approve", 1)
     scene.crash()
-    assert scene.statuses == ["unknown", "started"]
-    assert scene.calls[1].permissions == NETWORK
+    assert scene.statuses == ["unknown", "proposed"]
+    return scene
 
 
 def test_what_an_approval_for_the_session_covers_is_not_decided_again() -> None:

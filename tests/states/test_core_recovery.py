@@ -18,7 +18,7 @@ from turnstate_states.events import (
     TurnEnded,
 )
 from turnstate_states.reports import Activity, AttemptReplied, CallChecked, Effects
-from turnstate_states.rules import Limits, ToolSpec
+from turnstate_states.rules import Bound, Limits, ToolSpec
 from turnstate_states.submissions import Interrupt, Send
 from turnstate_states.transcript import Usage
 
@@ -31,9 +31,9 @@ POLICY = ToolSpec("policy", approval="policy")
 UNKNOWN = "execution interrupted; result unknown: after restart"
 
 
-def never_fits(_: str) -> str:
+def never_fits(_: str) -> Bound:
     """What is wrong with any arguments."""
-    return "n: missing"
+    return Bound("n: missing")
 
 
 def unchanged(scene: Scene) -> None:
@@ -282,7 +282,7 @@ def test_a_tool_that_no_longer_exists() -> None:
 def test_arguments_that_no_longer_fit() -> None:
     """A waiting call whose arguments do not fit any more settles as an error; the turn goes on."""
     scene = Scene.calling(ASKED)
-    scene.crash(rules=rules(attrs.evolve(ASKED, check=never_fits)))
+    scene.crash(rules=rules(attrs.evolve(ASKED, bind=never_fits)))
     assert scene.result("m2.0") == "n: missing"
     assert scene.turn.state == "streaming"
 
@@ -298,7 +298,7 @@ def test_an_accepted_message_survives() -> None:
 
 def test_arguments_survive_byte_for_byte() -> None:
     """A waiting call has its arguments as the model sent them."""
-    sent = '{ "n":1.0,\n"n": 2, "k": "\\u00e9" }'
+    sent = '{ "n":1.0,\n"m": 2, "k": "\\u00e9" }'
     scene = Scene.started(ASKED)
     scene.reply(ToolCall("", "asked", sent))
     scene.crash()

@@ -25,7 +25,7 @@ from turnstate_states.submissions import Answer, Provide, RevokeGrant
 from turnstate_states.transcript import Usage
 from turnstate_states.turn import Nested
 
-SUB = ToolSpec("sub", on_crash="rerun")
+SUB = ToolSpec("sub", on_crash="rerun", agent=True)
 PLAIN = ToolSpec("plain")
 ASKED = ToolSpec("asked", approval="always")
 
@@ -332,7 +332,7 @@ def test_only_a_call_that_runs_can_suspend() -> None:
 
 def test_a_wait_that_input_ends() -> None:
     """A suspended call that has begun is unknown when newer input ends it as it begins again, never "not run"."""
-    scene = suspended(A, tools=(ToolSpec("sub", on_crash="rerun", ends_on_input=True),))
+    scene = suspended(A, tools=(ToolSpec("sub", on_crash="rerun", agent=True, ends_on_input=True),))
     scene.say("never mind", "steer")
     assert scene.statuses == ["asked"]
     scene.answer("approve", "0/m1.0")

@@ -23,7 +23,7 @@ from turnstate_states.events import (
     TurnEnded,
 )
 from turnstate_states.reports import CallDone
-from turnstate_states.rules import ToolSpec
+from turnstate_states.rules import Bound, ToolSpec
 from turnstate_states.statuses import display_call
 from turnstate_states.submissions import Answer, Provide
 from turnstate_states.turn import Call
@@ -179,7 +179,7 @@ def test_a_person_allows_it_first() -> None:
     (event,) = scene.told(ResultRequested)
     assert (event.call.arguments, event.call.began) == ({"n": 2}, 1)
     scene.provide(0, "ok")
-    assert scene.result("m2.0") == "ok"
+    assert scene.result("m2.0") == '(a person changed the arguments of this call to {"n": 2})\nok'
 
 
 # Twice, otherwise, or in another way
@@ -336,7 +336,7 @@ def test_a_tool_that_is_gone_leaves_it_unknown() -> None:
 
 def test_arguments_are_checked_before_anybody_is_asked() -> None:
     """Bad arguments are the model's to mend."""
-    scene = Scene.started(ToolSpec("outside", outside=True, check=lambda _: "n: missing"))
+    scene = Scene.started(ToolSpec("outside", outside=True, bind=lambda _: Bound("n: missing")))
     scene.reply(ToolCall("", "outside", "{}"))
     assert scene.told(ResultRequested) == []
     assert scene.result("m2.0") == "n: missing"

@@ -74,6 +74,8 @@ class Reviewer(Policy[Any]):
         declared = ctx.declared
         if not isinstance(declared, Ask):
             return declared
+        if call.decision is not None:
+            return self._ask("")  # a person has decided already: nothing that a model says of it would count
         payload = review_payload(call, ctx)
         if payload is None:
             return self._ask("the reviewer was not asked: there is too much to show it, or no word of the person")

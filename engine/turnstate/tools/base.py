@@ -179,6 +179,7 @@ def tool(
     output_limit: int = 40_000,
     outside: bool = False,
     prompt: PromptOption = None,
+    version: str = "",
 ) -> Tool[P, R]: ...
 @overload
 def tool(
