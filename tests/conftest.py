@@ -17,6 +17,8 @@ from tests.servers.fixtures import (  # noqa: E402
     quick_clock,
 )
 
+pytest_plugins = ["tests.selection"]
+
 __all__ = ["aimock_process", "aimock_server", "llama_server", "llmock_process", "llmock_server", "quick_clock"]
 
 
