@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +14,7 @@ from turnstate import ToolContext
 from turnstate.tools import Tool
 from turnstate_states.turn import Permissions
 
-
-def _why_not() -> str:
-    """Why there can be no sandbox here, or an empty text."""
-    program = shutil.which("bwrap")
-    if program is None:
-        return "bubblewrap is not installed"
-    probe = [
-        "bwrap",
-        "--unshare-user",
-        "--unshare-pid",
-        "--unshare-net",
-        "--ro-bind",
-        "/",
-        "/",
-        "--proc",
-        "/proc",
-        "true",
-    ]
-    done = subprocess.run(probe, capture_output=True, text=True, check=False)
-    return "" if done.returncode == 0 else f"the kernel lets bubblewrap make no sandbox: {done.stderr.strip()}"
-
-
-WHY_NOT = _why_not()
-sandboxed = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
-both = pytest.mark.parametrize("sandbox", [pytest.param("bubblewrap", marks=sandboxed), "none"])
+both = pytest.mark.parametrize("sandbox", [pytest.param("bubblewrap", marks=pytest.mark.bubblewrap), "none"])
 
 
 async def run(made: Tool[..., Any], command: str, *, network: bool = False, write: tuple[str, ...] = ()) -> str:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.commands import fetch, run, sandboxed, until
+from tests.engine.commands import fetch, run, until
 from tests.engine.helpers import engine_of, requests_of, result_texts
 from turnstate import Allow, InvalidInput, ToolError
 from turnstate.testing import call
 from turnstate.tools import shell
 
 
-@sandboxed
+@pytest.mark.bubblewrap
 @pytest.mark.trio
 async def test_network() -> None:
     """A command reaches a server of its machine only with the network in its verdict, or in what every call may (A3)."""
@@ -25,7 +25,7 @@ async def test_network() -> None:
     assert await fetch(shell(network=True), network=False) == "exit code 0\nsecret"
 
 
-@sandboxed
+@pytest.mark.bubblewrap
 @pytest.mark.trio
 async def test_writing(tmp_path: Path) -> None:
     """Only granted paths can be written, whether the verdict grants them or the host did; all others are read-only."""
@@ -44,7 +44,7 @@ async def test_writing(tmp_path: Path) -> None:
     assert "exit code 0" not in await run(made, "mount -o remount,rw /")
 
 
-@sandboxed
+@pytest.mark.bubblewrap
 @pytest.mark.trio
 async def test_private_places(tmp_path: Path) -> None:
     """``/tmp`` is empty, can be written and is gone afterwards; ``/run``, where sockets are, is empty."""
@@ -59,7 +59,7 @@ async def test_private_places(tmp_path: Path) -> None:
         mark.unlink()
 
 
-@sandboxed
+@pytest.mark.bubblewrap
 @pytest.mark.trio
 async def test_environment_and_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command sees neither the host's environment nor the machine's processes, nor a file that the host has open."""
@@ -71,7 +71,7 @@ async def test_environment_and_processes(monkeypatch: pytest.MonkeyPatch) -> Non
     assert await run(made, "ls /proc/self/fd | wc -l") == "exit code 0\n4"
 
 
-@sandboxed
+@pytest.mark.bubblewrap
 @pytest.mark.trio
 async def test_a_link_is_not_followed(tmp_path: Path) -> None:
     """A command cannot widen a later grant by putting a link in the place of a granted path."""
@@ -83,7 +83,7 @@ async def test_a_link_is_not_followed(tmp_path: Path) -> None:
         await run(made, "true", write=("missing",))
 
 
-@sandboxed
+@pytest.mark.bubblewrap
 @pytest.mark.trio
 async def test_left_behind_in_a_session_of_its_own() -> None:
     """In a sandbox also a process that left the group ends with its command."""
@@ -101,7 +101,7 @@ trio.run(shell(), context, "sleep " + sys.argv[1])
 """
 
 
-@sandboxed
+@pytest.mark.bubblewrap
 @pytest.mark.trio
 async def test_the_host_is_killed() -> None:
     """A sandboxed command does not outlive a host that was killed."""
@@ -137,7 +137,7 @@ async def test_a_sandbox_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, tm
         await run(made, "true")
 
 
-@sandboxed
+@pytest.mark.bubblewrap
 @pytest.mark.trio
 async def test_a_person_is_asked() -> None:
     """By default a person is asked about each command, and an approved one has no more than its verdict gives."""

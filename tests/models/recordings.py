@@ -8,27 +8,24 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.needs import SHARED
 
-SHARED = os.environ.get("TURNSTATE_SHARED", "")
-needs_recordings = pytest.mark.skipif(
-    not SHARED, reason="TURNSTATE_SHARED does not name a folder with recorded traffic"
-)
+_FOLDER = os.environ.get(SHARED, "")
 
 
 def folder(protocol: str) -> Path:
     """Where the answers of a protocol are."""
-    return Path(SHARED) / "fixtures" / protocol
+    return Path(_FOLDER) / "fixtures" / protocol
 
 
 def streams(protocol: str) -> list[Path]:
     """The answers that were streamed; none without the folder."""
-    return sorted(folder(protocol).glob("*.sse")) if SHARED else []
+    return sorted(folder(protocol).glob("*.sse")) if _FOLDER else []
 
 
 def answers(protocol: str) -> list[Path]:
     """All answers; none without the folder."""
-    return streams(protocol) + (sorted(folder(protocol).glob("*.body")) if SHARED else [])
+    return streams(protocol) + (sorted(folder(protocol).glob("*.body")) if _FOLDER else [])
 
 
 def load(file: Path, what: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.models.anthropic_rules import check as accepted
 from tests.models.decoding import Delta, decoded
-from tests.models.recordings import answers, beginnings, events_of, load, needs_recordings, streams, ways
+from tests.models.recordings import answers, beginnings, events_of, load, streams, ways
 from turnstate.models.anthropic import PROTOCOL
 from turnstate.models.anthropic.decode import MessageDecoder
 from turnstate.models.anthropic.encode import MessageEncoder
@@ -25,7 +25,7 @@ from turnstate_states.transcript import Message
 
 FILES = answers("anthropic_messages")
 
-pytestmark = needs_recordings
+pytestmark = pytest.mark.recordings
 
 MCP = {
     "repoName": "pydantic/pydantic-ai",

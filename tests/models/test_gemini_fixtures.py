@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.models.decoding import Delta, decoded
-from tests.models.recordings import answers, beginnings, events_of, folder, load, needs_recordings, streams, ways
+from tests.models.recordings import answers, beginnings, events_of, folder, load, streams, ways
 from turnstate.models.base import Reply
 from turnstate.models.gemini.decode import GeminiDecoder
 from turnstate.models.gemini.encode_parts import own_fields
@@ -21,7 +21,7 @@ from turnstate_states.errors import ModelError
 
 FILES = answers("gemini")
 
-pytestmark = needs_recordings
+pytestmark = pytest.mark.recordings
 
 # The SDK has no accumulator, so it does not join the fragments of arguments: these are what they say.
 CALLS: dict[str, list[tuple[str, Any]]] = {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.models.decoding import Delta, decoded
-from tests.models.recordings import answers, beginnings, events_of, load, needs_recordings, streams, ways
+from tests.models.recordings import answers, beginnings, events_of, load, streams, ways
 from turnstate.models.base import Reply
 from turnstate.models.openai.usage import read_usage
 from turnstate.models.openai_chat import PROTOCOL
@@ -20,7 +20,7 @@ from turnstate_states.errors import ModelError
 
 FILES = answers("openai_chat")
 
-pytestmark = needs_recordings
+pytestmark = pytest.mark.recordings
 
 DIFFERENT: dict[str, dict[str, Any]] = {
     # The SDK cannot join content that is a list of blocks.

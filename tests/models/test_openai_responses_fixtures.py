@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from tests.models.decoding import Delta, decoded
-from tests.models.recordings import answers, beginnings, events_of, load, needs_recordings, streams, ways
+from tests.models.recordings import answers, beginnings, events_of, load, streams, ways
 from turnstate.models.base import ModelRequest, Reply
 from turnstate.models.openai_responses import PROTOCOL
 from turnstate.models.openai_responses.decode import ResponsesDecoder
@@ -24,7 +24,7 @@ from turnstate_states.transcript import Message
 
 FILES = answers("openai_responses")
 
-pytestmark = needs_recordings
+pytestmark = pytest.mark.recordings
 
 DIFFERENT_ERRORS: dict[str, tuple[str, str]] = {
     # Its first and last events lack their last brace: no client can read it.
@@ -56,6 +56,10 @@ KINDS = {
 @cache
 def expected(file: Path) -> dict[str, Any]:
     return load(file, "expected.json")
+
+
+REPLIES = [file for file in streams("openai_responses") if not expected(file).get("error")]
+"""The streams that hold a reply."""
 
 
 def decode(pieces: list[bytes]) -> tuple[Reply, list[Delta]]:
@@ -134,11 +138,9 @@ def test_cut_answers(file: Path) -> None:
             decode([beginning])
 
 
-@pytest.mark.parametrize("file", streams("openai_responses"), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", REPLIES, ids=lambda file: file.stem)
 def test_items_go_back_as_they_came(file: Path) -> None:
     """A recorded reply, sent back to its server, is the output of its last event, item by item."""
-    if expected(file).get("error"):
-        pytest.skip("it holds no reply")
     data = file.read_bytes()
     last = next(line for line in data.splitlines() if line.startswith(b"data:") and b'"response.completed"' in line)
     output: list[dict[str, Any]] = json.loads(last[5:])["response"]["output"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 from trio.testing import MockClock
 
-from tests.servers.launch import AIMock, LlamaServers, LLMock, need, need_aimock, served
+from tests.needs import AIMOCK
+from tests.servers.launch import AIMock, LlamaServers, LLMock, need, served
 from tests.servers.protocols import KEY
 
 __all__ = ["aimock_process", "aimock_server", "llama_server", "llmock_process", "llmock_server", "quick_clock"]
@@ -40,11 +42,10 @@ def llmock_server(llmock_process: LLMock) -> LLMock:
 
 @pytest.fixture(scope="session")
 def aimock_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AIMock]:
-    """The process behind ``aimock_server``."""
-    program = need_aimock()
+    """The process behind ``aimock_server``; its tests are marked ``npm``."""
     folder = tmp_path_factory.mktemp("aimock")
     (folder / "scripts").mkdir()
-    with served("aimock", "/health", folder / "log", program, str(folder / "scripts"), KEY) as address:
+    with served("aimock", "/health", folder / "log", os.environ[AIMOCK], str(folder / "scripts"), KEY) as address:
         yield AIMock(address)
 
 

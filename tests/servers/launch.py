@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import socket
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NoReturn
+from typing import Any, ClassVar, Literal
 
 import attrs
 import httpx
@@ -23,8 +22,6 @@ from tests.servers.tiny_model import make_model
 from turnstate.models import Model
 
 START_SECONDS = 30.0
-AIMOCK = "TURNSTATE_AIMOCK"
-"""The environment variable that holds the path of the program."""
 _SERVE = Path(__file__).with_name("serve.py")
 
 Taste = Literal["words", "endless", "calls", "many-calls"]
@@ -37,28 +34,9 @@ _TASTES: Mapping[Taste, Mapping[str, float]] = {
 
 
 def need(module: str) -> None:
-    """Skip the test if a server's package is missing; where everything must run (``CI`` is set), fail instead."""
+    """Fail the test if a server's package is missing."""
     if importlib.util.find_spec(module) is None:
-        _missing(f"the model server {module!r} is not installed; `pip install '.[test]'` brings it")
-
-
-def need_aimock() -> str:
-    """The program of the server that comes from npm; without it as :func:`need`."""
-    program = os.environ.get(AIMOCK, "")
-    if not program:
-        _missing(
-            "the model server aimock is not installed; `npm ci` in a copy of tests/servers/aimock brings "
-            f"it, and {AIMOCK} must be the path of its node_modules/.bin/llmock"
-        )
-    if not os.access(program, os.X_OK):
-        pytest.fail(f"{AIMOCK} is no program: {program}")
-    return program
-
-
-def _missing(text: str) -> NoReturn:
-    if os.environ.get("CI"):
-        pytest.fail(text)
-    pytest.skip(text)
+        pytest.fail(f"the model server {module!r} is not installed; `pip install '.[test]'` brings it")
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from tests.servers.protocols import PROTOCOLS, InTurn, Protocol, each_protocol
 from turnstate import Agent, Engine, Event, MemoryStore, ReasoningDelta, TextDelta, Tool, TurnFailed, tool
 from turnstate.states import Reasoning, Text, ToolCall
 
+pytestmark = pytest.mark.npm
+
 PATIENCE = 60
 Colour = Literal["red", "green"]
 ANSWER = "The lamp is green now, and nobody has said a word about it."

@@ -15,6 +15,8 @@ from tests.servers.protocols import Protocol, each_protocol
 from turnstate import Agent, CallDelta, Engine, Event, Limits, MemoryStore, Replied, Retrying, TurnFailed, tool
 from turnstate.models import Timeouts
 
+pytestmark = pytest.mark.npm
+
 PATIENCE = 60
 """Seconds that a test may take by the usual clock."""
 QUICK_PATIENCE = 600

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.servers.launch import AIMOCK, AIMock, LlamaServer, LlamaServers, LLMock, need, need_aimock, wait_until
+from tests.needs import AIMOCK
+from tests.servers.launch import AIMock, LlamaServer, LlamaServers, LLMock, need, wait_until
 from tests.servers.protocols import KEY
 
 LIGHT = {
@@ -80,6 +82,7 @@ def test_llmock_breaks_once(llmock_server: LLMock) -> None:
     assert [request["status"] for request in llmock_server.requests()] == [429, 200]
 
 
+@pytest.mark.npm
 def test_aimock_plays_a_script(aimock_server: AIMock) -> None:
     """An entry with a number meets one request, and the server tells what it was asked and what it answered."""
     aimock_server.script(
@@ -93,14 +96,15 @@ def test_aimock_plays_a_script(aimock_server: AIMock) -> None:
     assert [request["response"]["status"] for request in aimock_server.requests()] == [500, 200]
 
 
-@pytest.mark.usefixtures("aimock_process")
+@pytest.mark.npm
 def test_aimock_ends_with_whoever_started_it(tmp_path: Path) -> None:
     """A process that is killed leaves no server behind."""
+    program = os.environ[AIMOCK]
     code = f"""
 import sys, time
 from pathlib import Path
-from tests.servers.launch import need_aimock, served
-with served("aimock", "/health", Path({str(tmp_path / "log")!r}), need_aimock(), {str(tmp_path)!r}, "key") as address:
+from tests.servers.launch import served
+with served("aimock", "/health", Path({str(tmp_path / "log")!r}), {program!r}, {str(tmp_path)!r}, "key") as address:
     print(address, flush=True)
     time.sleep(60)
 """
@@ -122,14 +126,7 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_a_missing_server_is_a_failure_where_everything_must_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without its program a server's tests are skipped at home and fail in the project's check."""
-    monkeypatch.delenv(AIMOCK, raising=False)
-    monkeypatch.delenv("CI", raising=False)
-    for needed in (lambda: need("no_such_server"), need_aimock):
-        with pytest.raises(pytest.skip.Exception, match="not installed"):
-            needed()
-    monkeypatch.setenv("CI", "true")
-    for needed in (lambda: need("no_such_server"), need_aimock):
-        with pytest.raises(pytest.fail.Exception, match="not installed"):
-            needed()
+def test_a_missing_server_is_a_failure() -> None:
+    """Where the package of a server is missing its tests fail, and say what to do."""
+    with pytest.raises(pytest.fail.Exception, match=r"'no_such_server' is not installed; `pip install '.\[test\]'`"):
+        need("no_such_server")
