@@ -1,95 +1,70 @@
-"""The public suite for models, run on the adapters here and on a model without a server."""
+"""The public suites for models, run on the adapters here and on a model that asks no server."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import trio
 
-from turnstate.models import Anthropic, OpenAIChat
+from turnstate.models import Anthropic, Gemini, OpenAIChat, OpenAIResponses
 from turnstate.models.base import Model, ModelRequest, OnDelta, Reply
-from turnstate.testing.model_suite import ModelSuite
+from turnstate.testing.model_rules import ModelRules
+from turnstate.testing.model_suite import InProcessModelSuite, ModelSuite
 from turnstate.testing.scripted import ScriptedModel
 from turnstate_states.content import Text
 
-
-def events(*values: dict[str, Any]) -> bytes:
-    return b"".join(b"data: " + json.dumps(value).encode() + b"\n\n" for value in values)
-
-
-def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:
-    return {"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}
-
-
-def fragment(**function: str) -> dict[str, Any]:
-    return chunk({"tool_calls": [{"index": 0, "id": "c", "function": function}]})
-
-
-USAGE = {"prompt_tokens": 3, "completion_tokens": 2}
+HANDMADE = Path(__file__).with_name("handmade")
 
 
 class TestOpenAIChat(ModelSuite):
     """Chat Completions."""
 
-    text = (
-        events(chunk({"content": "Hé"}), chunk({"content": "llo"}), chunk({}, "stop", usage=USAGE))
-        + b"data: [DONE]\n\n"
-    )
-    calls = (
-        events(
-            chunk({"reasoning_content": "hm"}),
-            fragment(name="add", arguments='{"a":'),
-            fragment(arguments="1}"),
-            chunk({}, "tool_calls", usage=USAGE),
-        )
-        + b"data: [DONE]\n\n"
-    )
+    text = (HANDMADE / "openai_chat" / "text.sse").read_bytes()
+    calls = (HANDMADE / "openai_chat" / "calls.sse").read_bytes()
 
     def make_model(self, url: str) -> Model:
         return OpenAIChat("m", base_url=url)
 
 
-def block(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> list[dict[str, Any]]:
-    pieces = [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
-    opened = {"type": "content_block_start", "index": index, "content_block": start}
-    return [opened, *pieces, {"type": "content_block_stop", "index": index}]
+class TestOpenAIResponses(ModelSuite):
+    """Responses."""
 
+    text = (HANDMADE / "openai_responses" / "text.sse").read_bytes()
+    calls = (HANDMADE / "openai_responses" / "calls.sse").read_bytes()
 
-def said(*blocks: list[dict[str, Any]], reason: str) -> bytes:
-    start = {"type": "message_start", "message": {"model": "m", "usage": {"input_tokens": 3}}}
-    stop = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 2}}
-    return events(
-        start, {"type": "ping"}, *(item for items in blocks for item in items), stop, {"type": "message_stop"}
-    )
-
-
-WORDS = [{"type": "text_delta", "text": text} for text in ("Hé", "llo")]
-THOUGHTS = [{"type": "thinking_delta", "thinking": "hm"}, {"type": "signature_delta", "signature": "s"}]
-PIECES = [{"type": "input_json_delta", "partial_json": piece} for piece in ('{"a":', "1}")]
+    def make_model(self, url: str) -> Model:
+        return OpenAIResponses("m", base_url=url)
 
 
 class TestAnthropic(ModelSuite):
     """Anthropic Messages."""
 
-    text = said(block(0, {"type": "text", "text": ""}, *WORDS), reason="end_turn")
-    calls = said(
-        block(0, {"type": "thinking", "thinking": "", "signature": ""}, *THOUGHTS),
-        block(1, {"type": "tool_use", "id": "x", "name": "add", "input": {}}, *PIECES),
-        block(2, {"type": "tool_use", "id": "y", "name": "add", "input": {}}),
-        reason="tool_use",
-    )
+    text = (HANDMADE / "anthropic_messages" / "text.sse").read_bytes()
+    calls = (HANDMADE / "anthropic_messages" / "calls.sse").read_bytes()
 
     def make_model(self, url: str) -> Model:
         return Anthropic("m", base_url=url)
 
 
-class TestScriptedModel(ModelSuite):
-    """A model without a server: the tests that need one are skipped."""
+class TestGemini(ModelSuite):
+    """Gemini."""
+
+    text = (HANDMADE / "gemini" / "text.sse").read_bytes()
+    calls = (HANDMADE / "gemini" / "calls.sse").read_bytes()
 
     def make_model(self, url: str) -> Model:
-        assert url == ""
+        return Gemini("m", base_url=url, api_key="k")
+
+
+class TestScriptedModel(InProcessModelSuite):
+    """A model that asks no server."""
+
+    def make_model(self) -> Model:
         return ScriptedModel(lambda request: "one two three")
 
 
@@ -117,12 +92,12 @@ class Careless(Model):
 async def test_the_suite_finds_what_is_wrong(rule: str) -> None:
     """A model that breaks a rule of the contract fails the suite; one that keeps them passes."""
 
-    class Suite(ModelSuite):
-        def make_model(self, url: str) -> Model:
+    class Suite(InProcessModelSuite):
+        def make_model(self) -> Model:
             return Careless(rule)
 
     async def run() -> None:
-        await Suite().test_deltas_make_the_reply("text")
+        await Suite().test_deltas_make_the_reply()
         await Suite().test_a_reply_may_be_asked_for_again()
 
     if not rule:
@@ -130,3 +105,45 @@ async def test_the_suite_finds_what_is_wrong(rule: str) -> None:
         return
     with pytest.raises(AssertionError):
         await run()
+
+
+MODULE = """
+from turnstate.testing.model_suite import InProcessModelSuite, ModelSuite
+
+class TestHere(InProcessModelSuite):
+    pass
+
+class TestThere(ModelSuite):
+    text = b"a"
+
+class TestCalls(TestThere):
+    calls = b"b"
+"""
+
+
+def collected(folder: Path, module: str) -> str:
+    """What pytest says when it collects a module, whose tests it does not run."""
+    (folder / "test_it.py").write_text(module)
+    root = Path(__file__).parents[2]
+    paths = f"{root / 'engine'}:{root / 'states'}"
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "."]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60).stdout
+
+
+def test_there_are_tests_only_for_what_was_given(tmp_path: Path) -> None:
+    """A model without a server has no tests with one, and an adapter without an answer with calls none with calls."""
+    found = re.findall(r"::(\w+)::(\w+)(.*)", collected(tmp_path, MODULE))
+    names = {suite: {name for of, name, _ in found if of == suite} for suite in ("TestHere", "TestThere", "TestCalls")}
+    assert names["TestHere"] == {name for name in vars(ModelRules) if name.startswith("test_")}
+    assert names["TestHere"] < names["TestThere"] == names["TestCalls"]
+    kinds = {
+        of: {kind for suite, _, id in found if suite == of for kind in re.findall("text|calls", id)} for of in names
+    }
+    assert kinds == {"TestHere": set(), "TestThere": {"text"}, "TestCalls": {"text", "calls"}}
+
+
+def test_an_adapter_must_give_an_answer(tmp_path: Path) -> None:
+    """A suite over HTTP without the bytes of an answer is an error that says what to do."""
+    said = collected(tmp_path, MODULE.replace('text = b"a"', "pass"))
+    assert "TestThere.text is missing: give the bytes that a server answers, or derive from InProcessModelSuite" in said

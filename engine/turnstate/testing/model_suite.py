@@ -12,7 +12,11 @@ In a test module (pytest and pytest-trio are needed)::
             return MyModel("m", base_url=url)
 
 ``text`` and ``calls`` are what a server answers, a text in several pieces and one tool call or more; a server on loopback
-then does so. Without them the model is asked as it is, with an empty URL, and the tests that need a server are skipped.
+then does so. For a model that asks no server derive from :class:`InProcessModelSuite` instead::
+
+    class TestMyModel(InProcessModelSuite):
+        def make_model(self):
+            return MyModel()
 
 Call ``pytest.register_assert_rewrite("turnstate.testing")`` in a ``conftest.py`` to see the values when a test
 fails.
@@ -20,36 +24,22 @@ fails.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar, get_args
+from typing import ClassVar
 
-import attrs
 import pytest
 import trio
 
-from turnstate.models.base import Model, ModelRequest, Reply, ToolDefinition
-from turnstate_states.content import (
-    Audio,
-    Citation,
-    File,
-    Hosted,
-    Image,
-    Part,
-    Reasoning,
-    Refusal,
-    Text,
-    ToolCall,
-    ToolResult,
-)
-from turnstate_states.errors import ModelError, ModelErrorKind
-from turnstate_states.transcript import Message, Role, Usage
-from turnstate_states.turn import Stop
+from turnstate.models.base import Model, Reply
+from turnstate_states.content import ToolCall
+from turnstate_states.errors import ModelError
 
 from .byte_server import ByteServer, Step, head, serving
+from .model_checks import Heard, check_deltas, check_error, check_reply, every_kind_of_part, question
+from .model_rules import ModelRules, Opened
 
-__all__ = ["Heard", "ModelSuite", "every_kind_of_part"]
+__all__ = ["Heard", "InProcessModelSuite", "ModelSuite", "every_kind_of_part"]
 
 PROMPT = 2.0
 """Seconds within which a cancelled request must be over, and its server must see it."""
@@ -57,180 +47,104 @@ PROMPT = 2.0
 _CUTS = 60
 
 
-@attrs.define
-class Heard:
-    """What ``on_delta`` was told."""
+class InProcessModelSuite(ModelRules):
+    """For a model that asks no server. Derive a class whose name starts with ``Test`` and say how the model is made."""
 
-    deltas: list[tuple[str, str, int]] = attrs.field(factory=list[tuple[str, str, int]])
-    first: trio.Event = attrs.field(factory=trio.Event)
+    over_http = False
 
-    def __call__(self, kind: str, text: str, slot: int) -> None:
-        trio.lowlevel.current_task()
-        self.deltas.append((kind, text, slot))
-        self.first.set()
+    def make_model(self) -> Model:
+        """A model that answers whatever it is asked."""
+        raise NotImplementedError
 
-    def joined(self, kind: str, slot: int = 0) -> str:
-        """All the pieces of a kind."""
-        return "".join(text for told, text, number in self.deltas if told == kind and number == slot)
-
-
-def every_kind_of_part() -> tuple[Message, ...]:
-    """A history that holds every kind of part, of no provider and of unknown ones, in a valid order."""
-    kept: dict[str, Any] = {"provider": {"a_protocol_that_nobody_has": {"signature": "s", "id": "i"}}}
-    picture, data = Image("data:image/png;base64,iVBORw0KGgo="), "data:{};base64,aGk="
-    said: tuple[Part, ...] = (
-        Reasoning("hm", **kept),
-        Hosted("search_call", "q", **kept),
-        Text("é🌍", citations=(Citation("http://h/", "t", "q"),), **kept),
-        Refusal("no", **kept),
-        ToolCall("m2.0", "add", '{"a": 1}', provider_id="x.y", **kept),
-        ToolCall("m2.1", "no such tool", '{"a": ', provider_id="x.y"),
-        ToolCall("m2.2", "add", ""),
-    )
-    asked: tuple[Part, ...] = (
-        *(Text("hi"), Text(" ")),
-        *(picture, Image("https://h/a.png")),
-        *(File(data.format("application/pdf"), "a.pdf"), File(data.format("text/plain"))),
-        Audio(data.format("audio/wav")),
-    )
-    history: list[tuple[Role, tuple[Part, ...]]] = [
-        ("user", asked),
-        ("assistant", said),
-        ("tool", (ToolResult("m2.0", "1", images=(picture,)),)),
-        ("tool", (ToolResult("m2.1", "", "error"),)),
-        ("tool", (ToolResult("m2.2", "nobody knows", "unknown"),)),
-        ("assistant", (Reasoning("only thought"),)),
-        ("system", (Text("a note"),)),
-        ("user", (Text("a"),)),
-        ("assistant", (Text("\n"),)),
-        ("user", (Text("b"),)),
-    ]
-    return tuple(
-        Message(f"m{number}", f"m{number - 1}" if number > 1 else None, "t1", role, parts, 0.0)
-        for number, (role, parts) in enumerate(history, 1)
-    )
+    @asynccontextmanager
+    async def opened(self, *, slowly: bool = False) -> AsyncGenerator[Opened, None]:
+        """The model, closed at the end; it is as slow as it is."""
+        async with _closing(self.make_model()) as model:
+            yield Opened(model)
 
 
-TOOL = ToolDefinition("add", "Add.", {"type": "object", "properties": {"a": {"type": "integer"}}})
+class ModelSuite(ModelRules):
+    """For an adapter over HTTP. Derive a class whose name starts with ``Test``, say how the model is made, and what its
+    server answers.
+    """
 
-
-def _question(**more: Any) -> ModelRequest:
-    asked = Message("m1", None, "t1", "user", (Text("hi"),), 0.0)
-    return ModelRequest("s", "t1.1.1", "Be brief.", (asked,), (TOOL,), **more)
-
-
-class ModelSuite:
-    """Derive a class whose name starts with ``Test``, say how the model is made, and what its server answers."""
-
-    text: ClassVar[bytes | None] = None
-    """The body of an answer that is text in at least two pieces; None for a model without a server."""
+    text: ClassVar[bytes]
+    """The body of an answer that is text in at least two pieces."""
 
     calls: ClassVar[bytes | None] = None
-    """The body of an answer with at least one tool call; None to leave the tests with calls out."""
+    """The body of an answer with at least one tool call; None: there are no tests with calls."""
 
     content_type: ClassVar[str] = "text/event-stream"
     """The media type of ``text`` and ``calls``."""
 
+    over_http = True
+
     def make_model(self, url: str) -> Model:
         """A model that asks the server at this URL, which answers whatever path is asked."""
         raise NotImplementedError
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Make the tests that take a ``kind`` of answer for the kinds that there are.
+
+        Raises:
+            pytest.UsageError: the class has no ``text``.
+        """
+        if getattr(self, "text", None) is None:
+            raise pytest.UsageError(
+                f"{type(self).__name__}.text is missing: give the bytes that a server answers, "
+                "or derive from InProcessModelSuite if the model asks no server"
+            )
+        if "kind" in metafunc.fixturenames:
+            metafunc.parametrize("kind", ["text"] if self.calls is None else ["text", "calls"])
 
     def answer(self, body: bytes) -> list[Step]:
         """A script that answers with a body."""
         return [head(None, "200 OK", f"Content-Type: {self.content_type}"), body]
 
     def body_of(self, kind: str) -> bytes:
-        """One of the bodies; skips the test if there is none."""
+        """The body of an answer of a kind, ``text`` or ``calls``."""
         body = self.text if kind == "text" else self.calls
-        if body is None:
-            pytest.skip(f"the suite was not given the bytes of an answer with {kind}")
+        assert body is not None
         return body
+
+    @asynccontextmanager
+    async def opened(self, *, slowly: bool = False) -> AsyncGenerator[Opened, None]:
+        """A model whose server answers with ``text``, ``slowly`` in many pieces."""
+        start, body = self.answer(self.text)
+        assert isinstance(body, bytes)
+        pieces = [step for place in range(0, len(body), 40) for step in (body[place : place + 40], 0.002)]
+        async with self.open([start, *(pieces if slowly else [body])]) as (model, server):
+            yield Opened(model, server.requests)
 
     @asynccontextmanager
     async def open(self, *scripts: Sequence[Step]) -> AsyncGenerator[tuple[Model, ByteServer], None]:
         """A model and its server; without scripts the server answers with ``text``."""
         if not scripts:
-            scripts = (self.answer(self.text or b""),)
-        async with serving(*scripts) as server:
-            model = self.make_model(server.url if self.text is not None else "")
-            try:
-                yield model, server
-            finally:
-                with trio.CancelScope(shield=True):
-                    await model.aclose()
+            scripts = (self.answer(self.text),)
+        async with serving(*scripts) as server, _closing(self.make_model(server.url)) as model:
+            yield model, server
 
     async def fails(self, script: Sequence[Step]) -> ModelError:
         """The error that a script ends in."""
-        self.body_of("text")
         async with self.open(script) as (model, _):
             with pytest.raises(ModelError) as caught, trio.fail_after(10):
-                await model.respond(_question(), Heard())
-        _check_error(caught.value)
+                await model.respond(question(), Heard())
+        check_error(caught.value)
         return caught.value
 
     @pytest.mark.trio
-    @pytest.mark.parametrize("kind", ["text", "calls"])
-    async def test_deltas_make_the_reply(self, kind: str) -> None:
-        """The pieces that are told, joined, are the text, the reasoning and the arguments of the reply."""
-        served = kind == "calls" or self.text is not None
-        scripts = [self.answer(self.body_of(kind))] if served else []
-        async with self.open(*scripts) as (model, _):
+    async def test_an_answer_comes_in_pieces(self, kind: str) -> None:
+        """The pieces of a streamed answer are told one by one, and joined they are the reply."""
+        async with self.open(self.answer(self.body_of(kind))) as (model, _):
             heard = Heard()
-            reply = await model.respond(_question(), heard)
-            _check_reply(reply)
-            _check_deltas(reply, heard)
-            if scripts:
-                made = [part for part in reply.parts if isinstance(part, ToolCall)] if kind == "calls" else reply.text
-                assert made
-                assert len(heard.deltas) > 1
-            told = list(heard.deltas)
-            await trio.sleep(0.05)
-            assert heard.deltas == told, "on_delta was called after the reply"
+            reply = await model.respond(question(), heard)
+            check_reply(reply)
+            check_deltas(reply, heard)
+            made = [part for part in reply.parts if isinstance(part, ToolCall)] if kind == "calls" else reply.text
+            assert made
+            assert len(heard.deltas) > 1
 
     @pytest.mark.trio
-    async def test_a_reply_may_be_asked_for_again(self) -> None:
-        """The same request can be sent again with the same cache, and is not changed by that."""
-        async with self.open() as (model, server):
-            request = _question()
-            request.add("only now")
-            before = attrs.evolve(request, additions=list(request.additions))
-            replies = [await model.respond(request, Heard()) for _ in range(2)]
-            assert replies[0].parts == replies[1].parts
-            assert (request.messages, request.additions, request.settings) == (
-                before.messages,
-                before.additions,
-                before.settings,
-            )
-            if self.text is not None:
-                assert server.requests[0][1] == server.requests[1][1]
-                assert b"only now" in server.requests[0][1]
-
-    @pytest.mark.trio
-    async def test_every_kind_of_part_is_accepted(self) -> None:
-        """A history that holds every kind of part, also of other providers, becomes a request."""
-        async with self.open() as (model, server):
-            request = ModelRequest("s", "t1.1.1", "", every_kind_of_part(), (TOOL,))
-            _check_reply(await model.respond(request, Heard()))
-            for _, body in server.requests:
-                _check_body(body)
-                assert b"a_protocol_that_nobody_has" not in body
-
-    @pytest.mark.trio
-    async def test_lone_surrogates_do_not_reach_the_wire(self) -> None:
-        """Texts of the program that no encoder accepts are cleaned or refused as a model error."""
-        async with self.open() as (model, server):
-            tool = ToolDefinition("add", "\ud800", {"type": "object", "description": "\ud800"})
-            odd = attrs.evolve(_question(), instructions="\udfffa", tools=(tool,))
-            for request in (odd, _question(additions=["\ud800a"])):
-                try:
-                    await model.respond(request, Heard())
-                except ModelError as error:
-                    _check_error(error)
-            for _, body in server.requests:
-                _check_body(body)
-
-    @pytest.mark.trio
-    @pytest.mark.parametrize("kind", ["text", "calls"])
     @pytest.mark.parametrize("broken", [False, True])
     async def test_a_cut_is_never_a_reply(self, kind: str, broken: bool) -> None:
         """Cut anywhere, an answer is a retryable error, or the same reply if nothing that matters was missing."""
@@ -239,13 +153,13 @@ class ModelSuite:
         places = sorted({*range(0, len(body), max(1, len(body) // _CUTS)), *_boundaries(body)})
         scripts = [[start, body], *([start, body[:place]] for place in places if place < len(body))]
         async with self.open(*scripts) as (model, _):
-            whole = await model.respond(_question(), Heard())
+            whole = await model.respond(question(), Heard())
             cuts = 0
             for _ in scripts[1:]:
                 try:
-                    reply = await model.respond(_question(), Heard())
+                    reply = await model.respond(question(), Heard())
                 except ModelError as error:
-                    _check_error(error, "cut", "connection")
+                    check_error(error, "cut", "connection")
                     cuts += 1
                 else:
                     assert (reply.parts, reply.stop) == (whole.parts, whole.stop)
@@ -289,80 +203,58 @@ class ModelSuite:
     @pytest.mark.trio
     async def test_nobody_at_home_is_a_model_error(self) -> None:
         """A server that does not listen is a connection error."""
-        self.body_of("text")
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         port = listeners[0].socket.getsockname()[1]
         await listeners[0].aclose()
         model = self.make_model(f"http://127.0.0.1:{port}")
         with pytest.raises(ModelError) as caught:
-            await model.respond(_question(), Heard())
+            await model.respond(question(), Heard())
         await model.aclose()
-        _check_error(caught.value)
+        check_error(caught.value)
         assert (caught.value.kind, caught.value.retryable) == ("connection", True)
 
     @pytest.mark.trio
     @pytest.mark.parametrize("when", ["before the answer", "in the answer"])
     async def test_cancellation_is_prompt(self, when: str) -> None:
         """A cancelled request is over at once, its server sees that, and the model can be used again."""
-        body = self.body_of("text")
+        body = self.text
         held: list[Step] = ["hold"] if when == "before the answer" else [*self.answer(body[: len(body) // 2]), "hold"]
         async with self.open(held, self.answer(body)) as (model, server):
             heard = Heard()
             with trio.fail_after(PROMPT):
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(model.respond, _question(), heard)
+                    nursery.start_soon(model.respond, question(), heard)
                     await server.asked.wait()
                     await trio.sleep(0.05)
                     nursery.cancel_scope.cancel()
                 await server.gone.wait()
             told = len(heard.deltas)
-            reply = await model.respond(_question(), Heard())
+            reply = await model.respond(question(), Heard())
             assert reply.text
             assert len(heard.deltas) == told
 
     @pytest.mark.trio
     async def test_an_error_of_the_listener_is_its_own(self) -> None:
         """What ``on_delta`` raises comes out as it is."""
-        self.body_of("text")
 
         def broken(kind: str, text: str, slot: int) -> None:
             raise KeyError("mine")
 
         async with self.open() as (model, _):
             with pytest.raises(KeyError, match="mine"):
-                await model.respond(_question(), broken)
-            assert (await model.respond(_question(), Heard())).text
-
-    @pytest.mark.trio
-    async def test_two_requests_at_once(self) -> None:
-        """Requests that are under way together do not get into each other's way."""
-        heard, replies = [Heard(), Heard()], list[Reply]()
-        script: list[Step] = []
-        if self.text is not None:
-            start, body = self.answer(self.text)
-            assert isinstance(body, bytes)
-            script = [start, *(step for place in range(0, len(body), 40) for step in (body[place : place + 40], 0.002))]
-
-        async def ask(model: Model, listener: Heard) -> None:
-            replies.append(await model.respond(_question(), listener))
-
-        async with self.open(*([script] if script else [])) as (model, _), trio.open_nursery() as nursery:
-            for listener in heard:
-                nursery.start_soon(ask, model, listener)
-        assert replies[0].parts == replies[1].parts
-        for listener in heard:
-            _check_deltas(replies[0], listener)
+                await model.respond(question(), broken)
+            assert (await model.respond(question(), Heard())).text
 
     @pytest.mark.trio
     async def test_closing_spares_others(self) -> None:
         """Closing, also twice, leaves a request under way alone, and a later one works."""
-        body = self.body_of("text")
+        body = self.text
         slow = [*self.answer(body[: len(body) // 2]), 0.1, body[len(body) // 2 :]]
         async with self.open(slow, self.answer(body)) as (model, server):
             replies: list[Reply] = []
 
             async def ask() -> None:
-                replies.append(await model.respond(_question(), Heard()))
+                replies.append(await model.respond(question(), Heard()))
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(ask)
@@ -375,11 +267,19 @@ class ModelSuite:
     @pytest.mark.trio
     async def test_bad_settings_are_a_model_error(self) -> None:
         """A setting of a turn that is not known is refused before anything is sent."""
-        self.body_of("text")
         async with self.open() as (model, server):
             with pytest.raises(ModelError) as caught:
-                await model.respond(_question(settings={"no such setting": 1}), Heard())
+                await model.respond(question(settings={"no such setting": 1}), Heard())
             assert (caught.value.kind, server.requests) == ("invalid-request", [])
+
+
+@asynccontextmanager
+async def _closing(model: Model) -> AsyncGenerator[Model, None]:
+    try:
+        yield model
+    finally:
+        with trio.CancelScope(shield=True):
+            await model.aclose()
 
 
 def _boundaries(body: bytes) -> Iterable[int]:
@@ -387,47 +287,3 @@ def _boundaries(body: bytes) -> Iterable[int]:
     while place >= 0:
         yield from (place, place + 1, place + 2)
         place = body.find(b"\n\n", place + 2)
-
-
-def _check_error(error: ModelError, *transient: ModelErrorKind) -> None:
-    """A typed error with one line; if kinds are given, one of them that may be retried."""
-    assert error.kind in (transient or get_args(ModelErrorKind)), str(error)
-    assert error.retryable or not transient
-    assert str(error).strip()
-    assert "\n" not in str(error)
-    str(error).encode()
-
-
-def _check_body(body: bytes) -> None:
-    """The body is UTF-8, and JSON without NaN and without lone surrogates."""
-
-    def no(name: str) -> Any:
-        raise AssertionError(f"{name} is on the wire")
-
-    json.dumps(json.loads(body.decode(), parse_constant=no), ensure_ascii=False).encode()
-
-
-def _check_reply(reply: Reply) -> None:
-    assert reply.stop in get_args(Stop)
-    assert reply.stop, "a complete reply has a reason to stop"
-    assert isinstance(reply.usage, Usage)  # pyright: ignore[reportUnnecessaryIsInstance]
-    for name in ("input", "output", "cached", "cache_written", "reasoning"):
-        count = getattr(reply.usage, name)
-        assert count is None or (isinstance(count, int) and count >= 0), name
-    assert (reply.usage.cached or 0) <= (reply.usage.input or reply.usage.cached or 0)
-    for part in reply.parts:
-        if isinstance(part, ToolCall):
-            assert part.id == "", "the engine gives calls their ids"
-        kept = getattr(part, "provider", {})
-        json.dumps(kept, allow_nan=False, ensure_ascii=False).encode()
-    json.dumps(dict(reply.metadata), allow_nan=False, ensure_ascii=False).encode()
-
-
-def _check_deltas(reply: Reply, heard: Heard) -> None:
-    calls = [part for part in reply.parts if isinstance(part, ToolCall)]
-    assert heard.joined("text") == reply.text
-    assert heard.joined("reasoning") == "".join(part.text for part in reply.parts if isinstance(part, Reasoning))
-    for slot, call in enumerate(calls):
-        assert heard.joined("call", slot) == call.name
-        assert heard.joined("arguments", slot) == call.arguments
-    assert {slot for kind, _, slot in heard.deltas if kind in ("call", "arguments")} == set(range(len(calls)))
