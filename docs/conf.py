@@ -1,11 +1,19 @@
-"""How the documentation is built: ``sphinx-build -n -W docs out``. Needs graphviz; needs no network."""
+"""How the documentation is built: ``pip install '.[docs]'``, then ``sphinx-build -n -W docs out``. Needs no network.
+
+Graphviz draws the diagrams; where its ``dot`` is not installed, they are given as text.
+"""
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
+import shutil
 from typing import Any
 
+from docutils import nodes
 from sphinx.ext.napoleon.docstring import GoogleDocstring
+from statemachine.contrib.diagram.formatter import formatter
+from statemachine.contrib.diagram.sphinx_ext import StateMachineDiagram
 
 project = "turnstate"
 copyright = "the authors of turnstate"
@@ -78,7 +86,18 @@ def _as_written(docstring: Any) -> list[str]:
     return list(docstring._consume_to_end())
 
 
+class _WrittenDiagram(StateMachineDiagram):
+    """The diagram as text."""
+
+    def run(self) -> list[nodes.Node]:
+        module, _, name = self.arguments[0].rpartition(".")
+        text = formatter.render(getattr(importlib.import_module(module), name), "mermaid")
+        return [nodes.paragraph(text=self.options.get("caption", "")), nodes.literal_block(text, text, language="text")]
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    if shutil.which("dot") is None:
+        app.add_directive("statemachine-diagram", _WrittenDiagram, override=True)
     GoogleDocstring._parse_attribute_docstring = _as_written  # type: ignore[method-assign]
     app.connect("missing-reference", _public_name)
