@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.models.anthropic_rules import check, sign
 from turnstate import Agent, Engine, MemoryStore, TurnFailed, tool
@@ -111,13 +112,15 @@ async def test_no_call_of_a_reply_that_broke_off_runs(reason: str) -> None:
 
 @pytest.mark.parametrize("before", [[], [DONE], [use("a", path="x")]])
 @pytest.mark.parametrize("end", [b"event: error\ndata: " + OVERLOADED + b"\n\n", b": cut\n\n"])
-async def test_a_broken_attempt_leaves_nothing(before: list[dict[str, Any]], end: bytes) -> None:
+async def test_a_broken_attempt_leaves_nothing(
+    quick_clock: MockClock, before: list[dict[str, Any]], end: bytes
+) -> None:
     """Cases 5, 8 and 101: after an error in the stream or a cut the step is tried again; no call of it ran."""
     async with (
         serving(answer(*before, end=end), answer({"type": "text", "text": "fine"})) as server,
         Engine(agent(server), MemoryStore()) as engine,
     ):
-        with trio.fail_after(10):
+        with trio.fail_after(100):
             result = await engine.session("s").run("go")
     assert (result.text, result.attempts, WRITTEN) == ("fine", 2, [])
     sent = bodies(server)

@@ -13,6 +13,7 @@ from tests.models.exchanges import CANARY, everything_told, failure_of, hello, i
 from tests.models.keep_alive_server import END, HEAD, KeepAliveServer, part, plain, serving
 from turnstate.models import Gemini, Timeouts
 from turnstate.models.base import OnDelta, Reply
+from turnstate.models.gemini import decode
 from turnstate_states.errors import InvalidInput, ModelError
 
 
@@ -65,21 +66,24 @@ async def test_a_reply() -> None:
 
 
 @pytest.mark.trio
-async def test_an_open_socket_does_not_hold_the_reply_up() -> None:
+async def test_an_open_socket_does_not_hold_the_reply_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """No event says that it is the last: a server that stays open, whatever it pings, is waited for seconds only."""
-    pings: list[Any] = [0.2, part(b": ping\n\n")] * 40
+    assert 0.5 <= decode.END_PATIENCE <= 3
+    monkeypatch.setattr(decode, "END_PATIENCE", 0.3)
+    pings: list[Any] = [0.05, part(b": ping\n\n")] * 100
     async with serving([*GOOD[:-1], *pings, "hold"]) as server:
-        with trio.fail_after(4):
+        with trio.fail_after(3):
             assert (await ask(server)).text == "Hello"
             await server.gone.wait()
 
 
 @pytest.mark.trio
-async def test_a_finish_reason_with_every_piece() -> None:
+async def test_a_finish_reason_with_every_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that tells a finish reason with every piece is heard to its end, however long that takes."""
-    pieces: list[Any] = [0.8, part(event("a", "STOP", usageMetadata=USAGE))] * 4
+    monkeypatch.setattr(decode, "END_PATIENCE", 0.3)
+    pieces: list[Any] = [0.15, part(event("a", "STOP", usageMetadata=USAGE))] * 5
     async with serving([HEAD, *pieces, END]) as server:
-        assert (await ask(server)).text == "aaaa"
+        assert (await ask(server)).text == "aaaaa"
 
 
 @pytest.mark.trio

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trio.testing import MockClock
 
 from tests.models.keep_alive_server import END, HEAD, part, serving
 from turnstate import Agent, Engine, SQLiteStore, tool
@@ -72,7 +73,7 @@ async def test_decisions_and_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.trio
 @pytest.mark.parametrize("finish", ["MAX_TOKENS", "SAFETY", "MALFORMED_FUNCTION_CALL"])
-async def test_calls_of_a_broken_reply_do_not_run(tmp_path: Path, finish: str) -> None:
+async def test_calls_of_a_broken_reply_do_not_run(quick_clock: MockClock, tmp_path: Path, finish: str) -> None:
     """Cases 26, 27 and 94: a call in a reply that was cut, filtered or called malformed is not run."""
     ran: list[str] = []
 

@@ -121,9 +121,16 @@ class TestCalls(TestThere):
 """
 
 
-def collected(folder: Path, module: str) -> str:
-    """What pytest says when it collects a module, whose tests it does not run."""
-    (folder / "test_it.py").write_text(module)
+WITHOUT = """
+from turnstate.testing.model_suite import ModelSuite
+
+class TestNothing(ModelSuite):
+    pass
+"""
+
+
+def collected(folder: Path) -> str:
+    """What pytest says when it collects the folder, whose tests it does not run."""
     root = Path(__file__).parents[2]
     paths = f"{root / 'engine'}:{root / 'states'}"
     environment = {**os.environ, "PYTHONPATH": paths, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -132,8 +139,13 @@ def collected(folder: Path, module: str) -> str:
 
 
 def test_there_are_tests_only_for_what_was_given(tmp_path: Path) -> None:
-    """A model without a server has no tests with one, and an adapter without an answer with calls none with calls."""
-    found = re.findall(r"::(\w+)::(\w+)(.*)", collected(tmp_path, MODULE))
+    """A model without a server has no tests with one, an adapter without an answer with calls none with calls; one
+    without any answer is an error that says what to do.
+    """
+    (tmp_path / "test_given.py").write_text(MODULE)
+    (tmp_path / "test_missing.py").write_text(WITHOUT)
+    output = collected(tmp_path)
+    found = re.findall(r"::(\w+)::(\w+)(.*)", output)
     names = {suite: {name for of, name, _ in found if of == suite} for suite in ("TestHere", "TestThere", "TestCalls")}
     assert names["TestHere"] == {name for name in vars(ModelRules) if name.startswith("test_")}
     assert names["TestHere"] < names["TestThere"] == names["TestCalls"]
@@ -141,9 +153,4 @@ def test_there_are_tests_only_for_what_was_given(tmp_path: Path) -> None:
         of: {kind for suite, _, id in found if suite == of for kind in re.findall("text|calls", id)} for of in names
     }
     assert kinds == {"TestHere": set(), "TestThere": {"text"}, "TestCalls": {"text", "calls"}}
-
-
-def test_an_adapter_must_give_an_answer(tmp_path: Path) -> None:
-    """A suite over HTTP without the bytes of an answer is an error that says what to do."""
-    said = collected(tmp_path, MODULE.replace('text = b"a"', "pass"))
-    assert "TestThere.text is missing: give the bytes that a server answers, or derive from InProcessModelSuite" in said
+    assert "TestNothing.text is missing: give the bytes that a server answers, or derive from InProcess" in output
