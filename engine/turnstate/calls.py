@@ -7,13 +7,14 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import trio
 
 from turnstate_states import texts
 from turnstate_states.checkpoint import Commit
 from turnstate_states.events import CallProgress
 from turnstate_states.reports import Activity, CallChecked, CallDone, CallSuspended
-from turnstate_states.transcript import Usage
+from turnstate_states.transcript import Message, Usage
 from turnstate_states.turn import Call
 
 from .deciding import Question, decide
@@ -202,9 +203,17 @@ class CallRunner:
     async def _decide(self, call: Call, task: CallTask, key: Activity) -> None:
         driver = self._driver
         tool = driver.agent.tools.by_name[call.tool]
-        question = Question(key, call, tool, task.context, driver.core.transcript.visible)
+        question = Question(key, call, tool, task.context, self._visible)
         with task.scope:
             driver.report(await decide(driver.agent, question, driver.activities.deps))
+
+    def _visible(self) -> Sequence[Message]:
+        """The visible messages for a policy; in a session below, from before their authors were noted, none is a person's."""
+        core = self._driver.core
+        messages = core.transcript.visible()
+        if not core.checkpoint.parent or core.checkpoint.life:
+            return messages
+        return [attrs.evolve(message, source=message.source or "agent") for message in messages]
 
     def give_up(self) -> None:
         """Leave alone the calls that did not end in time after they were told to."""

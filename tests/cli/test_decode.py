@@ -139,7 +139,7 @@ def test_only_the_decoder_is_loaded() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.skipif(not SHARED, reason="TURNSTATE_SHARED does not name a folder with recorded traffic")
+@pytest.mark.recordings
 @pytest.mark.parametrize("protocol", FOLDERS)
 def test_recorded_answers(tmp_path: Path, protocol: str) -> None:
     """Every recording of a protocol gives a line with all fields, and a reply or an error."""

@@ -110,6 +110,12 @@ class Reviewer(Policy[Any]):
         return Ask(reason, network=self._granted.network, write=self._granted.write)
 
 
+def by_person(message: Message) -> bool:
+    """Whether a message holds a person's own words; only the program writes ``source``, and before it the mark ``from``."""
+    own = message.role == "user" and message.keeps is None
+    return own and not message.source and "from" not in message.metadata
+
+
 def review_payload(call: Call, ctx: PolicyContext[Any]) -> str | None:
     """What the reviewer sees, as JSON; None if it is too large, is no text, or lacks the person's last word."""
     shown = recent(ctx.messages)
@@ -136,14 +142,11 @@ def review_payload(call: Call, ctx: PolicyContext[Any]) -> str | None:
 def recent(messages: Sequence[Message]) -> list[dict[str, str]]:
     """The person's last message, and the last others that fit beside it, oldest first; empty if that does not fit.
 
-    What a middleware or the engine added, and a summary, is not the person's, so it is left out. One of the others that
-    is too long is skipped, not what came before it.
+    What a middleware, the engine or an agent above added, and a summary, is not the person's, so it is left out: a task that
+    a model wrote for its agent asks for nothing in a person's name. One of the others that is too long is skipped, not what
+    came before it.
     """
-    spoken = [
-        message
-        for message in messages
-        if message.role in ("user", "assistant") and message.keeps is None and "from" not in message.metadata
-    ]
+    spoken = [message for message in messages if message.role == "assistant" or by_person(message)]
     newest = next((message for message in reversed(spoken) if message.role == "user"), None)
     if newest is None or not newest.text.strip():
         return []
