@@ -17,7 +17,7 @@ from .errors import InvalidInput, Refused
 from .events import CallAnswered, GrantAdded, GrantRevoked, PreliminaryResult, TurnStopping
 from .reports import PolicyDecided
 from .steps import tell_to_end
-from .subject import canonical_arguments, definition
+from .subject import arguments_digest, canonical_arguments, definition
 from .submissions import Answer, Provide
 from .turn import Call, Decision, Ending, Grant, Nested, Permissions, TurnState
 from .work import Work
@@ -38,6 +38,11 @@ def answer(work: Work, said: Answer) -> None:
     if said.end_turn and said.verdict != "deny":
         raise InvalidInput("end_turn: only a denial ends the turn; interrupt the turn to end it otherwise")
     names = tuple(dict.fromkeys(said.calls))
+    for name in names:
+        call = _find(turn, name)
+        _check_subject(call, said.digests.get(name, ""))
+        if call.decision is None:
+            _check_waits(call, _given_at(work, said))
     edited = _edited(work, turn, said)
     fresh = [found for name in names if (found := _answerable(work, turn, name, said, edited)) is not None]
     for call, decision in fresh:
@@ -125,14 +130,12 @@ def _answerable(
 ) -> tuple[Call, Decision] | None:
     """The call with the decision, if it waits for this answer; None if it has the same answer already."""
     call = _find(turn, name)
-    _check_subject(call, said.digests.get(name, ""))
     decision = _decision(work, call, said)
     if call.decision is not None:
         same = attrs.evolve(call.decision, at=decision.at, by=decision.by) == decision
         if same and (edited is None or call.edited == edited):
             return None
         raise Refused("conflict", f"call {name} was answered before, and otherwise ({call.decision.verdict})")
-    _check_waits(call, decision.at)
     if call.wants == "result" and decision.verdict == "approve":
         raise InvalidInput(f"verdict: call {name} waits for a result; provide one, or deny it")
     if call.wants == "nested":
@@ -176,8 +179,7 @@ def _apply(work: Work, name: str, decision: Decision, *, edits: bool) -> None:
         settle(work, call, "denied", texts.denied(decision.reason), decision.reason or "the user declined")
     elif _policy_is_due(work, call, edits=edits):
         # What was judged is not what is to run: the decision is kept, and the policy has the last word.
-        kept = None if edits else call.permissions
-        work.put_call(attrs.evolve(call, status="proposed", permissions=kept))
+        work.put_call(attrs.evolve(call, status="proposed"))
         work.tell(CallAnswered, work.turn.calls[call.id])
     else:
         _allow(work, call, decision)
@@ -189,15 +191,21 @@ def _policy_is_due(work: Work, call: Call, *, edits: bool) -> bool:
     return spec is not None and spec.approval == "policy" and (edits or call.id in work.asked_before)
 
 
+def _edited_since(call: Call) -> bool:
+    """Whether a person changed the arguments since the call was asked about: they know what they wrote."""
+    asked = "" if call.subject is None else call.subject.arguments
+    return call.edited is not None and asked != arguments_digest(call)
+
+
 def confirm(work: Work, call: Call, decision: Decision, report: PolicyDecided) -> None:
     """The policy has judged a call that a person approved: a denial stands, anything else counts as answered.
 
     A call that reaches further than what the person was shown, and one on which the policy failed, is asked about again.
     """
-    approved, wanted = call.permissions, report.permissions or Permissions()
+    wanted = report.permissions or Permissions()
     if report.verdict == "deny":
         settle(work, call, "denied", texts.denied(report.reason), report.reason)
-    elif report.failed or (approved is not None and not wanted.within(approved)):
+    elif report.failed or not (_edited_since(call) or wanted.within(call.permissions or Permissions())):
         asked = attrs.evolve(again(call), permissions=wanted, covers=report.covers, prompt=report.prompt)
         ask(work, asked, work.rules.tools[call.tool], report.reason)
     else:

@@ -19,7 +19,7 @@ from .errors import InvalidInput
 from .rules import Kind, OnCrash, ToolSpec
 from .turn import Call, Permissions, Subject
 
-__all__ = ["changes", "definition", "digest_of", "subject_of"]
+__all__ = ["arguments_digest", "canonical_arguments", "changes", "definition", "digest_of", "subject_of"]
 
 NOTHING = Permissions()
 
@@ -48,9 +48,14 @@ def subject_of(call: Call, spec: ToolSpec) -> Subject:
         spec.schema,
         spec.on_crash,
         spec.version,
-        _hash((canonical_arguments(call),), 16),
+        arguments_digest(call),
         _hash(reach, 16) if reach else "",
     )
+
+
+def arguments_digest(call: Call) -> str:
+    """What stands for the arguments in force, as 16 hexadecimal digits."""
+    return _hash((canonical_arguments(call),), 16)
 
 
 def canonical_arguments(call: Call) -> str:

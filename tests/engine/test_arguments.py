@@ -81,13 +81,14 @@ def texts(dice: random.Random, number: int) -> Iterator[str]:
         yield text
 
 
-def test_every_reader_sees_the_same_value() -> None:
+@pytest.mark.parametrize("seed", range(pick(1, 4)))
+def test_every_reader_sees_the_same_value(seed: int) -> None:
     """Over very many texts: the reader refuses one before any policy is asked, or the question, the rules, the stored
     event, every other JSON parser and the tool itself see one value."""
-    number = pick(20_000, TEXTS)
+    number = pick(20_000, TEXTS // 4)
     context: ToolContext[None] = ToolContext(None, session_id="s", turn_id="t", call_id="c", tool="every")
     read = 0
-    for text in texts(random.Random(11), number):
+    for text in texts(random.Random(seed), number):
         bound = every.spec.bind(text)
         asked = Call("m1.0", "every", proposed=text, filled=bound.filled)
         if bound.fault:
