@@ -238,8 +238,9 @@ def decode_receipt(data: bytes) -> Receipt:
     return receipt
 
 
-ASIDE = ("given", "digest", "digests")
-"""What sending a submission again may change: the time, and through which question it was answered."""
+ASIDE = ("given", "digest", "digests", "author")
+"""What is no part of the content: when it was given, through which question it was answered, and who wrote it, which the
+program fills in. An earlier version had none of them, and what it sent may be sent again by this one."""
 
 
 def digest(submission: Submission) -> str:
