@@ -89,6 +89,7 @@ async def test_rules() -> None:
         Rule("read_*", Deny("secret"), {"what": "/etc/*"}),
         Rule("read_*", Allow()),
         Rule("*", Ask(), {"other": "*"}),
+        order="first",
         otherwise=Deny("unknown"),
     )
     assert await fate(policy, "x", "delete_file") == "tool denied: never"

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 from .base import Allow, AllowAll, AsDeclared, Ask, AskAll, Deny, Policy, PolicyContext, Verdict
 
 if TYPE_CHECKING:
+    from .command import ShellCommand
+    from .conditions import Between, Condition, Not, OneOf
+    from .hosts import Host
+    from .paths import Under
     from .reviewer import Reviewer
-    from .rules import Rule, Rules
+    from .rules import Rule, RuleOrderWarning, Rules
 
 __all__ = [
     "Allow",
@@ -17,16 +21,36 @@ __all__ = [
     "AsDeclared",
     "Ask",
     "AskAll",
+    "Between",
+    "Condition",
     "Deny",
+    "Host",
+    "Not",
+    "OneOf",
     "Policy",
     "PolicyContext",
     "Reviewer",
     "Rule",
+    "RuleOrderWarning",
     "Rules",
+    "ShellCommand",
+    "Under",
     "Verdict",
 ]
 
-LAZY = {"Reviewer": "reviewer", "Rule": "rules", "Rules": "rules"}
+LAZY = {
+    "Between": "conditions",
+    "Condition": "conditions",
+    "Host": "hosts",
+    "Not": "conditions",
+    "OneOf": "conditions",
+    "Reviewer": "reviewer",
+    "Rule": "rules",
+    "RuleOrderWarning": "rules",
+    "Rules": "rules",
+    "ShellCommand": "command",
+    "Under": "paths",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,152 @@
+"""A condition on shell commands: every program that a command line runs is one that was named."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import attrs
+
+from turnstate_states.errors import InvalidInput
+
+from .conditions import Condition
+from .programs import GIT, LISTED, OPTIONS, RUNNERS, base_name
+from .words import Word, commands
+
+__all__ = ["ShellCommand"]
+
+
+@attrs.frozen
+class _Pattern:
+    """A simple command with wildcards: a regular expression for each word; ``rest`` is whether more words may follow."""
+
+    words: tuple[Word, ...]
+    rest: bool
+
+    def matches(self, command: list[Word]) -> bool:
+        given, wanted = command, self.words
+        if len(given) < len(wanted) or (len(given) > len(wanted) and not self.rest):
+            return False
+        careful = base_name(wanted[0].text) in OPTIONS
+        return all(_same(one, word.text, careful) for one, word in zip(wanted, given, strict=False)) and not (
+            careful and any(word.text.startswith("-") for word in given[len(wanted) :])
+        )
+
+
+def _same(wanted: Word, text: str, careful: bool) -> bool:
+    if not wanted.stars:
+        return wanted.text == text
+    if careful and 0 in wanted.stars and text.startswith("-"):
+        return False
+    pieces = [
+        wanted.text[start + 1 : end] for start, end in zip((-1, *wanted.stars), (*wanted.stars, None), strict=True)
+    ]
+    return re.fullmatch(".*".join(map(re.escape, pieces)), text) is not None
+
+
+class ShellCommand(Condition):
+    """A command line of which every simple command fits one of these patterns.
+
+    A pattern is a simple command, compared word by word. ``*`` inside a word stands for any text in it, and as the last word
+    for any number of words. So ``git status`` is just that, ``git diff *`` may have arguments, and ``ls *.py *`` has one
+    that ends in ``.py`` and maybe more.
+
+    Only this is read: words of letters, digits and ``- _ . / : = , + @ %``, text in quotes without ``$``, backquotes,
+    backslashes and ``!``, and between commands ``;``, ``&&`` or ``|``. Everything else cannot be told: whatever a shell
+    replaces, redirections, ``&``, ``||``, assignments, comments, new lines, characters that are not ASCII.
+
+    Of a program that runs other programs (``env``, ``sh``, ``xargs``, ``python``, ``make``) only whole commands can be
+    named, without a wildcard: ``make test``. Of a program with options that run programs or write files (``find``, ``git``,
+    ``sort``), a wildcard stands for no option: ``find * -name *``, ``git log --oneline *``. For git, the command has to be
+    named, and has to be one of its own.
+
+    A rule that denies or asks looks at each simple command, and so concerns ``cd /tmp; rm a`` by the pattern ``rm *``. There
+    it cannot be told what the programs above do, or one that is called by a path. Other programs are taken at their word:
+    allow what you know rather than deny what you fear. What a program does with its arguments is not judged, nor where
+    paths among them lead.
+
+    >>> check = ShellCommand("git diff *", "wc -l")
+    >>> check.fits("git diff main | wc -l"), check.fits("git diff; rm a"), check.fits("git diff > a")
+    (True, False, None)
+
+    Raises:
+        InvalidInput: there is no pattern, or one that could never fit or would allow everything.
+    """
+
+    def __init__(self, *patterns: str) -> None:
+        if not patterns:
+            raise InvalidInput("ShellCommand: expected at least one pattern")
+        self.patterns = patterns
+        self._patterns = tuple(_checked(pattern) for pattern in patterns)
+
+    def fits(self, value: Any) -> bool | None:
+        found = commands(value) if isinstance(value, str) else None
+        return None if found is None else all(map(self._named, found))
+
+    def touches(self, value: Any) -> bool | None:
+        found = commands(value) if isinstance(value, str) else None
+        if found is None:
+            return None
+        if any(map(self._named, found)):
+            return True
+        return None if any(map(_hides, found)) else False
+
+    def _named(self, command: list[Word]) -> bool:
+        return any(pattern.matches(command) for pattern in self._patterns)
+
+    def may_touch(self, other: ShellCommand) -> bool:
+        """Whether the other may concern a command line that fits this one."""
+        return any(
+            _hides(list(one.words)) or any(_share(one, two) for two in other._patterns) for one in self._patterns
+        )
+
+    def __repr__(self) -> str:
+        return f"ShellCommand({', '.join(map(repr, self.patterns))})"
+
+
+def _share(one: _Pattern, other: _Pattern) -> bool:
+    """Whether a command may fit both; in doubt (two wildcards in one word) True."""
+    if (len(one.words) < len(other.words) and not one.rest) or (len(other.words) < len(one.words) and not other.rest):
+        return False
+    pairs = zip(one.words, other.words, strict=False)
+    return all((a.stars and b.stars) or _same(a, b.text, False) or _same(b, a.text, False) for a, b in pairs)
+
+
+def _hides(command: list[Word]) -> bool:
+    """Whether a command may run another program than the one that it names."""
+    program = command[0].text
+    return "/" in program or base_name(program) in LISTED
+
+
+def _checked(pattern: object) -> _Pattern:
+    if not isinstance(pattern, str):
+        raise InvalidInput(f"ShellCommand: expected patterns (text), got {type(pattern).__name__}")
+    found = commands(pattern, pattern=True)
+    if found is None:
+        raise InvalidInput(
+            f"ShellCommand: {pattern!r} fits nothing: expected a program's name, then words of letters, digits and "
+            "-_./:=,+@%, * for any text, or text in quotes without $ ` \\ !"
+        )
+    if len(found) > 1 or pattern.rstrip().endswith(";"):
+        raise InvalidInput(f"ShellCommand: {pattern!r} is more than one command; give each as a pattern of its own")
+    (words,) = found
+    _check_program(pattern, words)
+    rest = words[-1].text == "*" and words[-1].stars == (0,)
+    return _Pattern(tuple(words[:-1] if rest else words), rest)
+
+
+def _check_program(pattern: str, words: list[Word]) -> None:
+    """Refuse wildcards that would allow any program."""
+    name = base_name(words[0].text)
+    if not any(word.stars for word in words):
+        return
+    if name in RUNNERS:
+        raise InvalidInput(
+            f"ShellCommand: {pattern!r}: {words[0].text} can run any program or change later commands, so this would allow "
+            "everything; name the whole command, without *"
+        )
+    if name == "git" and (words[1].stars or words[1].text not in GIT):
+        raise InvalidInput(
+            f"ShellCommand: {pattern!r}: name one of git's own commands, as in 'git diff *'; options before it, aliases and "
+            "commands that run programs can be given without * only"
+        )
