@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -285,7 +284,8 @@ def test_any_part_of_a_command_line() -> None:
     check = ShellCommand("rm *")
     assert check.touches("cd /tmp; rm a") is True
     assert check.touches("ls | wc -l && rm") is True
-    assert check.touches("ls -l; wc a") is False
+    for text in ("ls -l; wc a", "git log main | sort", "find ."):
+        assert check.touches(text) is False
     for text in (
         "env rm a",
         "find . -delete",
@@ -299,9 +299,13 @@ def test_any_part_of_a_command_line() -> None:
         assert check.touches(text) is None
 
 
-@pytest.mark.parametrize("program", sorted(RUNNERS))
-def test_what_runs_other_programs_is_named_whole(program: str) -> None:
+def test_what_runs_other_programs_is_named_whole() -> None:
     """No wildcard for arguments of what runs other programs, by whatever path, version and case it is called."""
+    for program in RUNNERS:
+        _named_whole(program)
+
+
+def _named_whole(program: str) -> None:
     names = [program, f"/usr/bin/{program}", f"{program}3.11", program.upper()]
     for name in names:
         with pytest.raises(InvalidInput):
@@ -314,9 +318,13 @@ def test_what_runs_other_programs_is_named_whole(program: str) -> None:
         assert ShellCommand(f"{program} a").fits(f"{program} b") is False
 
 
-@pytest.mark.parametrize("program", sorted(OPTIONS - {"git"}))
-def test_what_runs_other_programs_by_an_option(program: str) -> None:
+def test_what_runs_other_programs_by_an_option() -> None:
     """A wildcard stands for no option of what runs other programs by one, and for all the rest."""
+    for program in OPTIONS - {"git"}:
+        _without_options(program)
+
+
+def _without_options(program: str) -> None:
     check = ShellCommand(f"{program} *")
     assert check.fits(f"{program} a b") is True
     assert check.fits(f"{program} a -x b") is False
@@ -370,10 +378,3 @@ def test_patterns_that_make_no_sense(pattern: str) -> None:
     """A pattern that could never fit, or would allow everything, is refused where it is written."""
     with pytest.raises(InvalidInput, match="ShellCommand"):
         ShellCommand(pattern)
-
-
-@pytest.mark.parametrize("make", [lambda: ShellCommand(), lambda: ShellCommand(["ls"])])  # type: ignore[arg-type]
-def test_no_patterns(make: Callable[[], object]) -> None:
-    """No pattern, and one that is not text, are refused as well."""
-    with pytest.raises(InvalidInput):
-        make()

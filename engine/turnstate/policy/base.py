@@ -26,7 +26,16 @@ D = TypeVar("D", default=Any)
 def _paths(paths: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
     if isinstance(paths, (str, Path)):
         raise InvalidInput(f"write: expected a list of paths, got the one path {str(paths)!r}; put it in a list")
-    return tuple(str(path) for path in paths)
+    if isinstance(paths, (bytes, bytearray)) or not isinstance(paths, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(f"write: expected a list of paths, got {type(paths).__name__}")
+    return tuple(map(_path, paths))
+
+
+def _path(path: object) -> str:
+    """A path as text; an empty one would be the directory where the program is, which nobody means."""
+    if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
+        raise InvalidInput(f"write: expected paths, got {path!r}")
+    return str(path)
 
 
 def _text(_: object, field: attrs.Attribute[Any], value: object) -> None:

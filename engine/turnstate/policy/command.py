@@ -10,7 +10,7 @@ import attrs
 from turnstate_states.errors import InvalidInput
 
 from .conditions import Condition
-from .programs import GIT, LISTED, OPTIONS, RUNNERS, base_name
+from .programs import GIT, OPTIONS, RUNNERS, base_name
 from .words import Word, commands
 
 __all__ = ["ShellCommand"]
@@ -28,15 +28,15 @@ class _Pattern:
         if len(given) < len(wanted) or (len(given) > len(wanted) and not self.rest):
             return False
         careful = base_name(wanted[0].text) in OPTIONS
-        return all(_same(one, word.text, careful) for one, word in zip(wanted, given, strict=False)) and not (
+        return all(_same(one, word.text) for one, word in zip(wanted, given, strict=False)) and not (
             careful and any(word.text.startswith("-") for word in given[len(wanted) :])
         )
 
 
-def _same(wanted: Word, text: str, careful: bool) -> bool:
+def _same(wanted: Word, text: str) -> bool:
     if not wanted.stars:
         return wanted.text == text
-    if careful and 0 in wanted.stars and text.startswith("-"):
+    if 0 in wanted.stars and text.startswith("-"):
         return False
     pieces = [
         wanted.text[start + 1 : end] for start, end in zip((-1, *wanted.stars), (*wanted.stars, None), strict=True)
@@ -47,9 +47,9 @@ def _same(wanted: Word, text: str, careful: bool) -> bool:
 class ShellCommand(Condition):
     """A command line of which every simple command fits one of these patterns.
 
-    A pattern is a simple command, compared word by word. ``*`` inside a word stands for any text in it, and as the last word
-    for any number of words. So ``git status`` is just that, ``git diff *`` may have arguments, and ``ls *.py *`` has one
-    that ends in ``.py`` and maybe more.
+    A pattern is a simple command, compared word by word. ``*`` in a word stands for any text, but a word that begins with
+    it for no option (``-x``). As the last word it stands for any number of words, options included. So ``git status`` is
+    just that, ``ls *`` may have arguments, and ``cp * /srv/*`` has two.
 
     Only this is read: words of letters, digits and ``- _ . / : = , + @ %``, text in quotes without ``$``, backquotes,
     backslashes and ``!``, and between commands ``;``, ``&&`` or ``|``. Everything else cannot be told: whatever a shell
@@ -57,11 +57,12 @@ class ShellCommand(Condition):
 
     Of a program that runs other programs (``env``, ``sh``, ``xargs``, ``python``, ``make``) only whole commands can be
     named, without a wildcard: ``make test``. Of a program with options that run programs or write files (``find``, ``git``,
-    ``sort``), a wildcard stands for no option: ``find * -name *``, ``git log --oneline *``. For git, the command has to be
-    named, and has to be one of its own.
+    ``sort``), the last ``*`` stands for none either: ``find * -name *``, ``git log --oneline *``. For git, the command has to
+    be named, and has to be one of its own.
 
     A rule that denies or asks looks at each simple command, and so concerns ``cd /tmp; rm a`` by the pattern ``rm *``. There
-    it cannot be told what the programs above do, or one that is called by a path. Other programs are taken at their word:
+    it cannot be told what the programs above do (those with such options, if they have any), or one that is called by a
+    path. Other programs are taken at their word:
     allow what you know rather than deny what you fear. What a program does with its arguments is not judged, nor where
     paths among them lead.
 
@@ -109,13 +110,18 @@ def _share(one: _Pattern, other: _Pattern) -> bool:
     if (len(one.words) < len(other.words) and not one.rest) or (len(other.words) < len(one.words) and not other.rest):
         return False
     pairs = zip(one.words, other.words, strict=False)
-    return all((a.stars and b.stars) or _same(a, b.text, False) or _same(b, a.text, False) for a, b in pairs)
+    return all((a.stars and b.stars) or _same(a, b.text) or _same(b, a.text) for a, b in pairs)
 
 
 def _hides(command: list[Word]) -> bool:
     """Whether a command may run another program than the one that it names."""
-    program = command[0].text
-    return "/" in program or base_name(program) in LISTED
+    program, *arguments = [word.text for word in command]
+    name = base_name(program)
+    if "/" in program or name in RUNNERS:
+        return True
+    if name == "git" and (not arguments or arguments[0] not in GIT):
+        return True
+    return name in OPTIONS and any(text.startswith("-") for text in arguments)
 
 
 def _checked(pattern: object) -> _Pattern:

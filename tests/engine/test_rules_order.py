@@ -1,0 +1,465 @@
+"""Which of several rules decides, also where they cannot tell, and when a list of rules says that its order matters."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.deciding import Probe
+from tests.engine.helpers import engine_of, requests_of, result_texts
+from turnstate import Allow, Ask, Call, Deny, InvalidInput
+from turnstate.models.base import ToolDefinition
+from turnstate.policy import (
+    Between,
+    Condition,
+    Host,
+    Not,
+    OneOf,
+    PolicyContext,
+    Rule,
+    RuleOrderWarning,
+    Rules,
+    ShellCommand,
+    Under,
+    Verdict,
+)
+from turnstate.policy.order import globs_meet
+from turnstate.testing import call as scripted
+from turnstate.tools import Tool, tool
+from turnstate_states.turn import Permissions
+
+KINDS: Mapping[type[Any], int] = {Allow: 0, Ask: 1, Deny: 2}
+Order = Literal["first", "strictest"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+PROPERTIES: dict[str, Any] = {name: {} for name in ("path", "n", "command", "url", "other")}
+
+
+class Given(Call):
+    """A call with given values for its tool, or with arguments that cannot be read."""
+
+    values: Mapping[str, Any] | None
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        if self.values is None:
+            raise InvalidInput("the arguments cannot be read")
+        return self.values
+
+
+def given_call(tool: str, values: Mapping[str, Any] | None) -> Call:
+    """A call of a tool with these values."""
+    made = Given("m1.0", tool)
+    object.__setattr__(made, "values", values)
+    return made
+
+
+async def judge(
+    rules: Rules,
+    values: Mapping[str, Any] | None,
+    *,
+    name: str = "t",
+    declared: Allow | Ask | Exception | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> Verdict:
+    """The verdict of rules on a call with these values."""
+
+    def say() -> Allow | Ask:
+        if isinstance(declared, Exception):
+            raise declared
+        return declared or Allow()
+
+    context = PolicyContext(
+        None,
+        session_id="s",
+        turn_id="t1",
+        call_id="m1.0",
+        tool=name,
+        declared=say,
+        definition=ToolDefinition(name, "", parameters or {"type": "object", "properties": PROPERTIES}),
+        messages=list,
+    )
+    return await rules.authorize(given_call(name, values), context)
+
+
+@pytest.mark.trio
+async def test_the_order() -> None:
+    """The first rule that fits decides, or the strictest, and the first among equals; permissions are not joined."""
+    listed = [
+        Rule("t", Allow(write=["/a"])),
+        Rule("t", Allow(network=True, write=["/b"])),
+        Rule("t", Ask("one", network=True), {"n": "1"}),
+        Rule("t", Ask("two", write=["/c"]), {"n": "[12]"}),
+        Rule("*", Deny("never"), {"n": "2"}),
+    ]
+    expected: dict[Order, list[Verdict]] = {
+        "first": [Allow(write=["/a"])] * 3,
+        "strictest": [Allow(write=["/a"]), Ask("one", network=True), Deny("never")],
+    }
+    for order in ORDERS:
+        rules = Rules(*listed, order=order)
+        assert (rules.order, rules.rules) == (order, tuple(listed))
+        assert [await judge(rules, {"n": n}) for n in (0, 1, 2)] == expected[order]
+    assert await judge(Rules(*listed[:2]), {}) == Allow(write=["/a"])
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("order", ORDERS)
+async def test_a_rule_that_cannot_tell(order: Order) -> None:
+    """A rule that cannot tell whether it fits denies or asks if it would; one that would allow never does (P1)."""
+    unknown = {"path": OneOf("a")}
+    doubtful: list[dict[str, Any] | None] = [None, {"path": 5}, {"path": ["a"]}, {}]
+    for values in doubtful:
+        denies = Rules(Rule("t", Deny("no"), unknown), Rule("t", Allow()), order=order)
+        assert await judge(denies, values) == Deny("no")
+        asks = Rules(Rule("t", Ask("sure?", write=["/a"]), unknown), Rule("t", Allow()), order=order)
+        assert await judge(asks, values) == Ask("sure?", write=["/a"])
+        allows = Rules(Rule("t", Allow(), unknown), order=order, otherwise=Deny("rest"))
+        assert await judge(allows, values) == Deny("rest")
+        assert await judge(Rules(Rule("t", Allow(), unknown), order=order), values, declared=Ask("d")) == Ask("d")
+        both = Rules(Rule("t", Ask(), unknown), Rule("t", Deny("no"), {"path": Not("z")}), order=order)
+        assert await judge(both, values) == Deny("no")
+    others: list[dict[str, Any]] = [{"path": "b"}, {"path": None}]
+    for values in others:
+        denies = Rules(Rule("t", Deny("no"), unknown), Rule("t", Allow()), order=order)
+        assert await judge(denies, values) == Allow()
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("order", ORDERS)
+async def test_a_narrower_permission_in_doubt(order: Order) -> None:
+    """Where a rule that cannot tell would have allowed less than what fits after it, a person is asked."""
+    narrow = Rule("t", Allow(write=["/a"]), {"path": OneOf("a")})
+    for wide in (Allow(network=True), Allow(write=["/a", "/b"])):
+        for rules in (Rules(narrow, Rule("t", wide), order=order), Rules(narrow, order=order, otherwise=wide)):
+            verdict = await judge(rules, {"path": 5})
+            assert isinstance(verdict, Ask)
+            assert (verdict.network, verdict.write) == (wide.network, wide.write)
+            assert await judge(rules, {"path": "b"}) == wide
+            assert await judge(rules, {"path": "a"}) == narrow.verdict
+    for wide in (Allow(), Allow(write=["/a"])):
+        assert await judge(Rules(narrow, Rule("t", wide), order=order), {"path": 5}) == wide
+
+
+@pytest.mark.trio
+async def test_part_of_a_value() -> None:
+    """What asks about a part of a call leaves the rest to the rules after it, if one of them denies."""
+    command = {"command": "git push; rm a"}
+    rules = Rules(
+        Rule("t", Ask("git"), {"command": ShellCommand("git push")}),
+        Rule("t", Deny("rm"), {"command": ShellCommand("rm *")}),
+        Rule("t", Allow()),
+        order="first",
+    )
+    assert await judge(rules, command) == Deny("rm")
+    assert await judge(rules, {"command": "git push"}) == Ask("git")
+    assert await judge(rules, {"command": "git push; ls"}) == Ask("git")
+    assert await judge(rules, {"command": "ls"}) == Allow()
+
+
+@pytest.mark.trio
+async def test_arguments_that_are_left_out() -> None:
+    """A rule on an argument is about tools that have it: left out, it cannot be told what it is, not even by a pattern."""
+    for condition in ("/etc/*", Not("/srv/*"), OneOf("a"), Under("/etc")):
+        rules = Rules(Rule("*", Deny("no"), {"path": condition}), otherwise=Allow())
+        assert await judge(rules, {"path": "/etc/a"}) != Allow() or condition == OneOf("a")
+        for names, verdict in ((["path"], Deny("no")), (["to"], Allow()), ([], Allow())):
+            properties: dict[str, Any] = {name: {} for name in names}
+            schema: dict[str, Any] = {"type": "object", "properties": properties}
+            assert await judge(rules, {}, parameters=schema) == verdict
+            assert await judge(rules, {}, parameters={**schema, "anyOf": []}) == Deny("no")
+        assert await judge(rules, {}, parameters={"properties": True}) == Deny("no")
+        assert await judge(rules, {}, parameters={"type": "object"}) == Allow()
+
+
+class Failing(Condition):
+    """A condition that raises, or gives no answer."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def fits(self, value: Any) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("answer", [ValueError("x"), RecursionError(), NotImplementedError(), "yes", 1, None])
+async def test_a_condition_that_fails(answer: Any) -> None:
+    """A condition that raises or answers nonsense cannot tell."""
+    for condition in (Failing(answer), Not(Failing(answer))):
+        denies = Rules(Rule("t", Deny("no"), {"path": condition}), otherwise=Allow())
+        assert await judge(denies, {"path": "a"}) == Deny("no")
+        allows = Rules(Rule("t", Allow(), {"path": condition}), otherwise=Deny("rest"))
+        assert await judge(allows, {"path": "a"}) == Deny("rest")
+
+
+@pytest.mark.trio
+async def test_what_waits_runs_in_a_thread() -> None:
+    """A condition that looks at the disk does so in a thread, also inside another one; others run where the policy does."""
+    seen: list[str] = []
+
+    class Where(Condition):
+        def fits(self, value: Any) -> bool:
+            seen.append(threading.current_thread().name)
+            return True
+
+    class Waits(Where):
+        blocking = True
+
+    here = threading.current_thread().name
+    for condition, inside in ((Where(), True), (Waits(), False), (Not(Not(Waits())), False)):
+        seen.clear()
+        assert await judge(Rules(Rule("t", Ask(), {"path": condition})), {"path": "a"}) == Ask()
+        assert [name == here for name in seen] == [inside] * 2
+    assert Under("/srv").blocking
+
+
+@pytest.mark.trio
+async def test_declarations() -> None:
+    """A declaration is asked for only where it matters, and one that fails is the policy's failure."""
+    broken = ValueError("broken")
+    assert await judge(Rules(Rule("t", Ask("x"), {"path": OneOf("a")})), {"path": 5}, declared=broken) == Ask("x")
+    assert await judge(Rules(Rule("t", Deny("x"), {"path": OneOf("a")})), {"path": 5}, declared=broken) == Deny("x")
+    with pytest.raises(ValueError, match="broken"):
+        await judge(Rules(Rule("t", Allow(), {"path": OneOf("a")})), {"path": 5}, declared=broken)
+
+
+ALLOW, ASK, DENY = Allow(), Ask(), Deny()
+ALIKE: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+    ({}, {"path": "/etc/*"}, True),
+    ({"path": "/etc/*"}, {}, True),
+    ({"path": "/srv/*"}, {"path": "/etc/*"}, False),
+    ({"path": "*/a"}, {"path": "/etc/*"}, True),
+    ({"path": "/srv/*"}, {"n": "1"}, True),
+    ({"path": "/srv/*", "n": "1"}, {"path": "/srv/*", "n": "2"}, False),
+    ({"n": OneOf(1, 2)}, {"n": OneOf(3)}, False),
+    ({"n": OneOf(1, 2)}, {"n": OneOf("a")}, True),
+    ({"n": OneOf(1, 2)}, {"n": Between(2, 3)}, True),
+    ({"n": OneOf("a")}, {"n": "b*"}, False),
+    ({"n": "b*"}, {"n": OneOf("a")}, False),
+    ({"n": "*"}, {"n": OneOf("a")}, True),
+    ({"n": "1*"}, {"n": OneOf("a")}, True),
+    ({"n": Between(0, 1)}, {"n": Between(2, None)}, False),
+    ({"n": Between(0, 2)}, {"n": Between(2, None)}, True),
+    ({"n": Between(0, 2)}, {"n": Not(Between(0, 2))}, False),
+    ({"n": Not(Between(0, 2))}, {"n": Between(0, 2)}, False),
+    ({"n": Not(Between(0, 2))}, {"n": Between(0, 3)}, True),
+    ({"path": Under("/srv")}, {"path": Under("/etc", "/var")}, False),
+    ({"path": Under("/srv")}, {"path": Under("/srv/secret")}, True),
+    ({"path": Under("/srv", base="/srv")}, {"path": Under("/etc")}, True),
+    ({"path": Under("/srv")}, {"path": "/etc/*"}, True),
+    ({"url": Host("*.a.com")}, {"url": Host("a.com", "*.b.com")}, False),
+    ({"url": Host("*.a.com")}, {"url": Host("x.a.com")}, True),
+    ({"url": Host("*.a.com")}, {"url": Host("*.b.a.com")}, True),
+    ({"command": ShellCommand("ls *")}, {"command": ShellCommand("rm *")}, False),
+    ({"command": ShellCommand("git log -n *")}, {"command": ShellCommand("rm *")}, True),
+    ({"command": ShellCommand("git log *")}, {"command": ShellCommand("rm *")}, False),
+    ({"command": ShellCommand("make all")}, {"command": ShellCommand("rm *")}, True),
+    ({"command": ShellCommand("ls a *")}, {"command": ShellCommand("ls * b")}, True),
+    ({"command": ShellCommand("ls a")}, {"command": ShellCommand("ls b *")}, False),
+    ({"path": Failing(True)}, {"path": Failing(False)}, True),
+]
+
+
+@pytest.mark.parametrize(("earlier", "later", "matters"), ALIKE)
+def test_when_the_order_matters(earlier: dict[str, Any], later: dict[str, Any], matters: bool) -> None:
+    """A list says that its order matters if a milder rule comes before a stricter one that may fit the same call."""
+    for mild, strict in ((ALLOW, ASK), (ALLOW, DENY), (ASK, DENY)):
+        listed = [Rule("read_*", mild, earlier), Rule("*_file", strict, later)]
+        if matters:
+            with pytest.warns(RuleOrderWarning) as caught:
+                Rules(*listed)
+            (warned,) = caught
+            assert all(repr(rule) in str(warned.message) for rule in listed)
+            assert warned.filename == __file__
+        else:
+            Rules(*listed)
+        for order in ORDERS:
+            Rules(*listed, order=order)
+        Rules(*reversed(listed))
+        Rules(Rule("read_*", mild, earlier), Rule("delete_*", strict, later))
+        Rules(Rule("*", strict, earlier), Rule("*", strict, later))
+
+
+CONDITIONS: dict[str, list[Any]] = {
+    "path": ["/srv/*", "/etc/*", "*", Under("/srv"), Under("/etc"), Not(Under("/srv")), Not("/etc/*"), OneOf("/srv/a")],
+    "n": ["1*", OneOf(1, 2), OneOf("a"), Between(0, 10), Between(5, None), Not(Between(0, 10)), Not(OneOf(1))],
+    "command": ["ls *", *(ShellCommand(text) for text in ("ls *", "rm *", "git log *", "ls a"))],
+    "url": ["https://*", Host("*.a.com"), Host("a.com", "b.com"), Not(Host("*.a.com"))],
+}
+VALUES: dict[str, list[Any]] = {
+    "path": ["/srv/a", "/etc/a", "/srv/../etc/a", "a", 5, ["/srv/a", "/etc/b"], None, "~"],
+    "n": [1, 2, 7, 11, "1", "a", 1.0, True, None, [1]],
+    "command": ["ls a", "ls; rm b", "git log", "rm", "ls $x", "env rm", None],
+    "url": ["https://x.a.com", "https://a.com/", "https://b.com", "http://a@b", "b.com", 5],
+}
+RULES = st.builds(
+    Rule,
+    st.sampled_from(["*", "read_*", "*_file", "read_file", "delete_?ile"]),
+    st.sampled_from([Allow(), Allow(network=True), Ask("1"), Ask("2", write=["/a"]), Deny("1"), Deny("2")]),
+    st.sampled_from(sorted(CONDITIONS)).flatmap(
+        lambda name: st.dictionaries(st.just(name), st.sampled_from(CONDITIONS[name]), max_size=1)
+    ),
+)
+LISTS = st.lists(RULES, max_size=4)
+CALLS = st.tuples(
+    st.sampled_from(["read_file", "delete_file", "other"]),
+    st.none() | st.fixed_dictionaries({}, optional={name: st.sampled_from(values) for name, values in VALUES.items()}),
+)
+
+
+def kind(verdict: Verdict) -> int:
+    """How strict a verdict is."""
+    return KINDS[type(verdict)]
+
+
+@settings(max_examples=500, deadline=None)
+@given(listed=LISTS, made=CALLS)
+async def test_without_a_warning_both_orders_agree(listed: list[Rule], made: tuple[str, dict[str, Any] | None]) -> None:
+    """A list that says nothing about its order decides alike with either, on every call."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        plain = Rules(*listed)
+    name, values = made
+    verdicts = [await judge(rules, values, name=name) for rules in (plain, Rules(*listed, order="strictest"))]
+    assert verdicts[0] == await judge(Rules(*listed, order="first"), values, name=name)
+    assert caught or kind(verdicts[0]) == kind(verdicts[1])
+    assert kind(verdicts[0]) <= kind(verdicts[1])
+
+
+class Known(Condition):
+    """A condition whose answer is written down."""
+
+    def __init__(self, answer: bool | None) -> None:
+        self.answer = answer
+
+    def fits(self, value: Any) -> bool | None:
+        return self.answer
+
+
+def resolved(rules: Iterable[tuple[Verdict, bool | None]]) -> Iterable[list[tuple[Verdict, bool]]]:
+    """The rules in each way in which what they cannot tell may be."""
+    listed = list(rules)
+    for answers in itertools.product(*[[answer] if answer is not None else [True, False] for _, answer in listed]):
+        yield [(verdict, answer) for (verdict, _), answer in zip(listed, answers, strict=True)]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@settings(max_examples=500, deadline=None)
+@given(
+    listed=st.lists(
+        st.tuples(
+            st.sampled_from(
+                [Allow(), Allow(network=True), Allow(write=["/a"]), Ask("1"), Ask("2"), Deny("1"), Deny("2")]
+            ),
+            st.sampled_from([True, False, None]),
+        ),
+        max_size=5,
+    ),
+    otherwise=st.sampled_from([None, Allow(), Allow(network=True), Ask("o"), Deny("o")]),
+)
+async def test_doubt_never_makes_it_milder(
+    order: Order, listed: list[tuple[Verdict, bool | None]], otherwise: Verdict | None
+) -> None:
+    """Whatever is in truth the answer of a rule that cannot tell, the outcome is at least as strict as it would be then."""
+
+    async def decide(rules: Iterable[tuple[Verdict, bool | None]]) -> Verdict:
+        made = [Rule("t", verdict, {"path": Known(answer)}) for verdict, answer in rules]
+        return await judge(Rules(*made, order=order, otherwise=otherwise), {"path": "a"})
+
+    outcome = await decide(listed)
+    for certain in resolved(listed):
+        would = await decide(certain)
+        assert kind(outcome) >= kind(would)
+        if isinstance(outcome, Allow):
+            assert isinstance(would, Allow)
+            assert (outcome.network, set(outcome.write)) <= (would.network, set(would.write))
+            assert not outcome.network or would.network
+    if all(answer is not None for _, answer in listed):
+        fitting = [verdict for verdict, answer in listed if answer]
+        best = max(fitting, key=kind, default=None) if order == "strictest" else next(iter(fitting), None)
+        assert outcome == (best or otherwise or Allow())
+
+
+TOKENS = st.lists(st.sampled_from(["a", "b", "*", "?", "[ab]", "[!a]", "[]]", "[", "]", "!"]), max_size=5).map("".join)
+
+
+@settings(max_examples=500, deadline=None)
+@given(one=TOKENS, other=TOKENS, text=st.text("ab[]!", max_size=5))
+def test_patterns_that_meet(one: str, other: str, text: str) -> None:
+    """Two patterns that a text fits meet."""
+    rules = [Rule(pattern, Allow()) for pattern in (one or "x", other or "x")]
+    if text and all(rule.fits(Call("m1.0", text)) for rule in rules):
+        assert globs_meet(rules[0].tool, rules[1].tool)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "options"),
+    [
+        *[(Rules, (), {"order": "last"}), (Rules, (), {"order": True}), (Rules, ([Rule("*", Allow())],), {})],
+        *[
+            (Rules, (), {"otherwise": Allow}),
+            (Rules, ("read_*",), {}),
+            (Rule, ("", Allow()), {}),
+            (Rule, (None, Allow()), {}),
+        ],
+        *[
+            (Rule, ("*", None), {}),
+            (Rule, ("*", Allow), {}),
+            (Rule, ("*", "allow"), {}),
+            (Rule, ("*", Permissions()), {}),
+        ],
+        *[
+            (Rule, ("*", Allow(), arguments), {})
+            for arguments in (None, "path", {"": "a"}, {1: "a"}, {"path": 1}, [("a", "b")])
+        ],
+        *[(Rule, ("*", Allow(), {"path": value}), {}) for value in (Under, ["a"], None)],
+        *[(Allow, (), {"write": write}) for write in ([""], [5], None, 5, b"/a", "/a", ["/a\x00"], [None])],
+        *[(Ask, (), {"write": write}) for write in ([""], None)],
+    ],
+)
+def test_rules_that_make_no_sense(kind: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """A rule, a list of rules or a verdict that cannot be used is refused where it is written (A4)."""
+    with pytest.raises(InvalidInput):
+        kind(*arguments, **options)
+
+
+def test_a_rule_does_not_change() -> None:
+    """A rule keeps the conditions that it was made with, and shows how it is written."""
+    arguments: dict[str, str | Condition] = {"path": "a"}
+    rule = Rule("t", Deny("no"), arguments)
+    arguments["path"] = "*"
+    assert rule == Rule("t", Deny("no"), {"path": "a"})
+    assert repr(rule) == "Rule('t', Deny(reason='no'), {'path': 'a'})"
+    with pytest.raises(TypeError):
+        rule.arguments["path"] = "*"  # type: ignore[index]
+
+
+def paying() -> Tool[..., Any]:
+    """A tool with a default."""
+
+    @tool
+    async def pay(to: str, amount: int = 500) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    return pay
+
+
+@pytest.mark.trio
+async def test_conditions_in_a_turn() -> None:
+    """The engine asks rules with conditions about the calls of a turn."""
+    policy = Rules(Rule("pay", Allow(), {"amount": Between(1, 100)}), otherwise=Deny("too much"))
+    calls = [scripted("pay", to="a", amount=amount) for amount in (100, 101, -5)]
+    async with engine_of(calls, "ok", tools=[paying(), Probe().tool()], policy=policy) as engine:
+        await engine.session("s").run("go")
+        texts = result_texts(requests_of(engine)[1])
+    assert texts == ["paid 100", "tool denied: too much", "tool denied: too much"]
