@@ -103,7 +103,7 @@ def test_rules_on_other_values() -> None:
     """An argument that is not text is compared as JSON, and one that is missing does not fit."""
 
     def fits(pattern: str, arguments: str) -> bool:
-        return Rule("*", Allow(), {"n": pattern}).fits(Call("m1.0", "t", proposed=arguments))
+        return Rule("*", Allow(), {"n": pattern}).fits(Call("m1.0", "t", proposed=arguments)) is True
 
     assert fits("1*", '{"n": 100}')
     assert fits("true", '{"n": true}')

@@ -1,12 +1,11 @@
-"""Which of several rules decides, also where they cannot tell, and when a list of rules says that its order matters."""
+"""Which of several rules decides, also where they cannot tell."""
 
 from __future__ import annotations
 
 import itertools
 import threading
-import warnings
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal, get_args
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,78 +13,12 @@ from hypothesis import strategies as st
 
 from tests.engine.deciding import Probe
 from tests.engine.helpers import engine_of, requests_of, result_texts
-from turnstate import Allow, Ask, Call, Deny, InvalidInput
-from turnstate.models.base import ToolDefinition
-from turnstate.policy import (
-    Between,
-    Condition,
-    Host,
-    Not,
-    OneOf,
-    PolicyContext,
-    Rule,
-    RuleOrderWarning,
-    Rules,
-    ShellCommand,
-    Under,
-    Verdict,
-)
-from turnstate.policy.order import globs_meet
+from tests.engine.judging import ORDERS, Failing, Order, judge, kind
+from turnstate import Allow, Ask, Deny, InvalidInput
+from turnstate.policy import Between, Condition, Not, OneOf, Rule, Rules, ShellCommand, Under, Verdict
 from turnstate.testing import call as scripted
 from turnstate.tools import Tool, tool
 from turnstate_states.turn import Permissions
-
-KINDS: Mapping[type[Any], int] = {Allow: 0, Ask: 1, Deny: 2}
-Order = Literal["first", "strictest"]
-ORDERS: tuple[Order, ...] = get_args(Order)
-PROPERTIES: dict[str, Any] = {name: {} for name in ("path", "n", "command", "url", "other")}
-
-
-class Given(Call):
-    """A call with given values for its tool, or with arguments that cannot be read."""
-
-    values: Mapping[str, Any] | None
-
-    @property
-    def arguments(self) -> Mapping[str, Any]:
-        if self.values is None:
-            raise InvalidInput("the arguments cannot be read")
-        return self.values
-
-
-def given_call(tool: str, values: Mapping[str, Any] | None) -> Call:
-    """A call of a tool with these values."""
-    made = Given("m1.0", tool)
-    object.__setattr__(made, "values", values)
-    return made
-
-
-async def judge(
-    rules: Rules,
-    values: Mapping[str, Any] | None,
-    *,
-    name: str = "t",
-    declared: Allow | Ask | Exception | None = None,
-    parameters: Mapping[str, Any] | None = None,
-) -> Verdict:
-    """The verdict of rules on a call with these values."""
-
-    def say() -> Allow | Ask:
-        if isinstance(declared, Exception):
-            raise declared
-        return declared or Allow()
-
-    context = PolicyContext(
-        None,
-        session_id="s",
-        turn_id="t1",
-        call_id="m1.0",
-        tool=name,
-        declared=say,
-        definition=ToolDefinition(name, "", parameters or {"type": "object", "properties": PROPERTIES}),
-        messages=list,
-    )
-    return await rules.authorize(given_call(name, values), context)
 
 
 @pytest.mark.trio
@@ -178,18 +111,6 @@ async def test_arguments_that_are_left_out() -> None:
         assert await judge(rules, {}, parameters={"type": "object"}) == Allow()
 
 
-class Failing(Condition):
-    """A condition that raises, or gives no answer."""
-
-    def __init__(self, answer: Any) -> None:
-        self.answer = answer
-
-    def fits(self, value: Any) -> Any:
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
-
-
 @pytest.mark.trio
 @pytest.mark.parametrize("answer", [ValueError("x"), RecursionError(), NotImplementedError(), "yes", 1, None])
 async def test_a_condition_that_fails(answer: Any) -> None:
@@ -230,109 +151,6 @@ async def test_declarations() -> None:
     assert await judge(Rules(Rule("t", Deny("x"), {"path": OneOf("a")})), {"path": 5}, declared=broken) == Deny("x")
     with pytest.raises(ValueError, match="broken"):
         await judge(Rules(Rule("t", Allow(), {"path": OneOf("a")})), {"path": 5}, declared=broken)
-
-
-ALLOW, ASK, DENY = Allow(), Ask(), Deny()
-ALIKE: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
-    ({}, {"path": "/etc/*"}, True),
-    ({"path": "/etc/*"}, {}, True),
-    ({"path": "/srv/*"}, {"path": "/etc/*"}, False),
-    ({"path": "*/a"}, {"path": "/etc/*"}, True),
-    ({"path": "/srv/*"}, {"n": "1"}, True),
-    ({"path": "/srv/*", "n": "1"}, {"path": "/srv/*", "n": "2"}, False),
-    ({"n": OneOf(1, 2)}, {"n": OneOf(3)}, False),
-    ({"n": OneOf(1, 2)}, {"n": OneOf("a")}, True),
-    ({"n": OneOf(1, 2)}, {"n": Between(2, 3)}, True),
-    ({"n": OneOf("a")}, {"n": "b*"}, False),
-    ({"n": "b*"}, {"n": OneOf("a")}, False),
-    ({"n": "*"}, {"n": OneOf("a")}, True),
-    ({"n": "1*"}, {"n": OneOf("a")}, True),
-    ({"n": Between(0, 1)}, {"n": Between(2, None)}, False),
-    ({"n": Between(0, 2)}, {"n": Between(2, None)}, True),
-    ({"n": Between(0, 2)}, {"n": Not(Between(0, 2))}, False),
-    ({"n": Not(Between(0, 2))}, {"n": Between(0, 2)}, False),
-    ({"n": Not(Between(0, 2))}, {"n": Between(0, 3)}, True),
-    ({"path": Under("/srv")}, {"path": Under("/etc", "/var")}, False),
-    ({"path": Under("/srv")}, {"path": Under("/srv/secret")}, True),
-    ({"path": Under("/srv", base="/srv")}, {"path": Under("/etc")}, True),
-    ({"path": Under("/srv")}, {"path": "/etc/*"}, True),
-    ({"url": Host("*.a.com")}, {"url": Host("a.com", "*.b.com")}, False),
-    ({"url": Host("*.a.com")}, {"url": Host("x.a.com")}, True),
-    ({"url": Host("*.a.com")}, {"url": Host("*.b.a.com")}, True),
-    ({"command": ShellCommand("ls *")}, {"command": ShellCommand("rm *")}, False),
-    ({"command": ShellCommand("git log -n *")}, {"command": ShellCommand("rm *")}, True),
-    ({"command": ShellCommand("git log *")}, {"command": ShellCommand("rm *")}, False),
-    ({"command": ShellCommand("make all")}, {"command": ShellCommand("rm *")}, True),
-    ({"command": ShellCommand("ls a *")}, {"command": ShellCommand("ls * b")}, True),
-    ({"command": ShellCommand("ls a")}, {"command": ShellCommand("ls b *")}, False),
-    ({"path": Failing(True)}, {"path": Failing(False)}, True),
-]
-
-
-@pytest.mark.parametrize(("earlier", "later", "matters"), ALIKE)
-def test_when_the_order_matters(earlier: dict[str, Any], later: dict[str, Any], matters: bool) -> None:
-    """A list says that its order matters if a milder rule comes before a stricter one that may fit the same call."""
-    for mild, strict in ((ALLOW, ASK), (ALLOW, DENY), (ASK, DENY)):
-        listed = [Rule("read_*", mild, earlier), Rule("*_file", strict, later)]
-        if matters:
-            with pytest.warns(RuleOrderWarning) as caught:
-                Rules(*listed)
-            (warned,) = caught
-            assert all(repr(rule) in str(warned.message) for rule in listed)
-            assert warned.filename == __file__
-        else:
-            Rules(*listed)
-        for order in ORDERS:
-            Rules(*listed, order=order)
-        Rules(*reversed(listed))
-        Rules(Rule("read_*", mild, earlier), Rule("delete_*", strict, later))
-        Rules(Rule("*", strict, earlier), Rule("*", strict, later))
-
-
-CONDITIONS: dict[str, list[Any]] = {
-    "path": ["/srv/*", "/etc/*", "*", Under("/srv"), Under("/etc"), Not(Under("/srv")), Not("/etc/*"), OneOf("/srv/a")],
-    "n": ["1*", OneOf(1, 2), OneOf("a"), Between(0, 10), Between(5, None), Not(Between(0, 10)), Not(OneOf(1))],
-    "command": ["ls *", *(ShellCommand(text) for text in ("ls *", "rm *", "git log *", "ls a"))],
-    "url": ["https://*", Host("*.a.com"), Host("a.com", "b.com"), Not(Host("*.a.com"))],
-}
-VALUES: dict[str, list[Any]] = {
-    "path": ["/srv/a", "/etc/a", "/srv/../etc/a", "a", 5, ["/srv/a", "/etc/b"], None, "~"],
-    "n": [1, 2, 7, 11, "1", "a", 1.0, True, None, [1]],
-    "command": ["ls a", "ls; rm b", "git log", "rm", "ls $x", "env rm", None],
-    "url": ["https://x.a.com", "https://a.com/", "https://b.com", "http://a@b", "b.com", 5],
-}
-RULES = st.builds(
-    Rule,
-    st.sampled_from(["*", "read_*", "*_file", "read_file", "delete_?ile"]),
-    st.sampled_from([Allow(), Allow(network=True), Ask("1"), Ask("2", write=["/a"]), Deny("1"), Deny("2")]),
-    st.sampled_from(sorted(CONDITIONS)).flatmap(
-        lambda name: st.dictionaries(st.just(name), st.sampled_from(CONDITIONS[name]), max_size=1)
-    ),
-)
-LISTS = st.lists(RULES, max_size=4)
-CALLS = st.tuples(
-    st.sampled_from(["read_file", "delete_file", "other"]),
-    st.none() | st.fixed_dictionaries({}, optional={name: st.sampled_from(values) for name, values in VALUES.items()}),
-)
-
-
-def kind(verdict: Verdict) -> int:
-    """How strict a verdict is."""
-    return KINDS[type(verdict)]
-
-
-@settings(max_examples=500, deadline=None)
-@given(listed=LISTS, made=CALLS)
-async def test_without_a_warning_both_orders_agree(listed: list[Rule], made: tuple[str, dict[str, Any] | None]) -> None:
-    """A list that says nothing about its order decides alike with either, on every call."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        plain = Rules(*listed)
-    name, values = made
-    verdicts = [await judge(rules, values, name=name) for rules in (plain, Rules(*listed, order="strictest"))]
-    assert verdicts[0] == await judge(Rules(*listed, order="first"), values, name=name)
-    assert caught or kind(verdicts[0]) == kind(verdicts[1])
-    assert kind(verdicts[0]) <= kind(verdicts[1])
 
 
 class Known(Condition):
@@ -387,18 +205,6 @@ async def test_doubt_never_makes_it_milder(
         fitting = [verdict for verdict, answer in listed if answer]
         best = max(fitting, key=kind, default=None) if order == "strictest" else next(iter(fitting), None)
         assert outcome == (best or otherwise or Allow())
-
-
-TOKENS = st.lists(st.sampled_from(["a", "b", "*", "?", "[ab]", "[!a]", "[]]", "[", "]", "!"]), max_size=5).map("".join)
-
-
-@settings(max_examples=500, deadline=None)
-@given(one=TOKENS, other=TOKENS, text=st.text("ab[]!", max_size=5))
-def test_patterns_that_meet(one: str, other: str, text: str) -> None:
-    """Two patterns that a text fits meet."""
-    rules = [Rule(pattern, Allow()) for pattern in (one or "x", other or "x")]
-    if text and all(rule.fits(Call("m1.0", text)) for rule in rules):
-        assert globs_meet(rules[0].tool, rules[1].tool)
 
 
 @pytest.mark.parametrize(

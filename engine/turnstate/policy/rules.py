@@ -35,14 +35,14 @@ def _tool(_: object, field: attrs.Attribute[Any], value: object) -> None:
         raise InvalidInput(f"{field.name}: expected a pattern of names (text), got {value!r}")
 
 
-def _arguments(arguments: object) -> Mapping[str, str | Condition]:
-    if not isinstance(arguments, Mapping):
+def _arguments(arguments: Mapping[str, str | Condition]) -> Mapping[str, str | Condition]:
+    if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInput(f"arguments: expected conditions by argument, got {type(arguments).__name__}")
-    for name, condition in arguments.items():  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(name, str) or not name:
+    for name, condition in arguments.items():
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"arguments: expected names of arguments (text), got {name!r}")
-        as_condition(condition, f"arguments: {name}")  # pyright: ignore[reportUnknownArgumentType]
-    return MappingProxyType(dict(arguments))  # pyright: ignore[reportUnknownArgumentType]
+        as_condition(condition, f"arguments: {name}")
+    return MappingProxyType(dict(arguments))
 
 
 def _verdict(_: object, field: attrs.Attribute[Any], value: object) -> None:
