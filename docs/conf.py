@@ -38,6 +38,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     (r"py:.*", r"(trio|httpx|attrs?|cattrs|msgspec|statemachine|typing|typing_extensions|collections|pathlib)\..*"),
     (r"py:.*", r"(str|int|float|bool|bytes|object|dict|list|tuple|set|frozenset|type|None|optional|Ellipsis|\.\.\.)"),
+    (r"py:.*", r"decimal\.Decimal"),
     (r"py:.*", r"(Exception|BaseException|ValueError|TracebackType|types\.TracebackType|ABC|abc\.ABC|Path)"),
     (r"py:.*", r"(Any|Callable|Awaitable|AsyncIterator|Iterable|Mapping|Sequence|Literal|Generic|Protocol|ParamSpec)"),
     (r"py:(class|obj)", r"(turnstate\.\w+(\.\w+)?\.)?(D|P|R|S|Out|Reader|Carry)|os\.PathLike"),
