@@ -102,7 +102,8 @@ def traced(shell: str, text: str, folder: Path) -> list[list[str]] | None:
     characters that no text has.
     """
     note = folder / "noted"
-    note.write_bytes(b"")
+    for path in (note, folder / "a", folder / "x"):  # for wildcards
+        path.write_bytes(b"")
     # One write for each command, as those of a pipe run side by side.
     program = f"echo () {{ printf '%s\\037' echo \"$@\" '\x1e' >>{note}; }}\n{text}"
     options = ["--norc", "--noprofile"] if shell.endswith("bash") else ["-f"] if shell.endswith("zsh") else []
@@ -130,7 +131,7 @@ def test_a_shell_runs_what_was_read(shell: str, tmp_path: Path, text: str) -> No
     ran = traced(shell, text, tmp_path)
     assert ran is not None
     assert sorted(ran) == sorted(read)
-    assert [path.name for path in tmp_path.iterdir()] == ["noted"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "noted", "x"]
     event("fits")
 
 
