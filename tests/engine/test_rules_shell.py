@@ -41,6 +41,7 @@ NASTY = [
         "<<",
         "<(",
     ],
+    *['"`rm b`"', '"$(rm b)"', '"\\', "[a]", '"$x"', "'$x'", "?", "*"],
     *["&&", "||", ";;", "|&", ">&", ">|", "!!", "[[", "]]", "'a b'", '"a b"', "echo ", " echo ", "; echo ", "| echo "],
     *[
         "&& echo ",
@@ -150,6 +151,12 @@ def test_the_tracing_sees_what_is_hidden(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        *[
+            f"echo {quote}{text}{quote}"
+            for quote in "'\""
+            for text in ("`b`", "$(b)", "a\\b", "\\", "!!", "a\nb", "\t", "é", "\x1b")
+        ],
+        *['echo ""=ls', "echo ''=ls", "''=ls", "echo '=ls'", "echo " + "a" * 40_000],
         *[
             "echo ${x:-$(rm b)}",
             "echo $(rm b)",

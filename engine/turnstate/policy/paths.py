@@ -15,6 +15,7 @@ from .conditions import Condition
 __all__ = ["Under"]
 
 LINKS = 40
+LONGEST = 4096
 
 
 class Under(Condition):
@@ -68,7 +69,7 @@ class Under(Condition):
         """The absolute path that a text is, unless a program could take it for something else."""
         if not isinstance(value, str) or not value.isprintable() or value != value.strip():
             return None
-        if not value or value[0] == "~" or "://" in value or value.startswith("file:"):
+        if not value or len(value) > LONGEST or value[0] == "~" or "://" in value or value.startswith("file:"):
             return None
         if value[0] == "/":
             return value
