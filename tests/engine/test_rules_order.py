@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.deciding import Probe
 from tests.engine.helpers import engine_of, requests_of, result_texts
 from tests.engine.judging import ORDERS, Failing, Order, judge, kind
 from turnstate import Allow, Ask, Deny, InvalidInput
 from turnstate.policy import Between, Condition, Not, OneOf, Rule, Rules, ShellCommand, Under, Verdict
 from turnstate.testing import call as scripted
-from turnstate.tools import Tool, tool
+from turnstate.tools import Tool, shell, tool
 from turnstate_states.turn import Permissions
 
 
@@ -249,23 +250,62 @@ def test_a_rule_does_not_change() -> None:
         rule.arguments["path"] = "*"  # type: ignore[index]
 
 
-def paying() -> Tool[..., Any]:
-    """A tool with a default."""
+@tool
+async def pay(to: str, amount: int = 500) -> str:
+    """Pay."""
+    return f"paid {amount}"
 
-    @tool
-    async def pay(to: str, amount: int = 500) -> str:
-        """Pay."""
-        return f"paid {amount}"
 
-    return pay
+@tool
+def delete_file(path: str) -> str:
+    """Delete a file."""
+    Path(path).unlink()
+    return "deleted"
+
+
+async def told(policy: Rules, tools: list[Tool[..., Any]], *calls: Any) -> list[str]:
+    """What the model reads of its calls."""
+    async with engine_of(list(calls), "ok", tools=tools, policy=policy) as engine:
+        await engine.session("s").run("go")
+        return result_texts(requests_of(engine)[1])
 
 
 @pytest.mark.trio
-async def test_conditions_in_a_turn() -> None:
-    """The engine asks rules with conditions about the calls of a turn."""
-    policy = Rules(Rule("pay", Allow(), {"amount": Between(1, 100)}), otherwise=Deny("too much"))
+async def test_numbers_in_a_turn() -> None:
+    """Rules judge the numbers of a turn's calls; what is left out counts with its default, or cannot be told."""
+    few = Rules(Rule("pay", Allow(), {"amount": Between(1, 100)}), otherwise=Deny("too much"))
     calls = [scripted("pay", to="a", amount=amount) for amount in (100, 101, -5)]
-    async with engine_of(calls, "ok", tools=[paying(), Probe().tool()], policy=policy) as engine:
-        await engine.session("s").run("go")
-        texts = result_texts(requests_of(engine)[1])
-    assert texts == ["paid 100", "tool denied: too much", "tool denied: too much"]
+    assert await told(few, [pay], *calls, scripted("pay", to="a")) == ["paid 100", *["tool denied: too much"] * 3]
+    much = Rules(Rule("pay", Deny("too much"), {"amount": Between(400, None)}), otherwise=Allow())
+    assert await told(much, [pay], *calls[:2], scripted("pay", to="a")) == [
+        "paid 100",
+        "paid 101",
+        "tool denied: too much",
+    ]
+
+
+@pytest.mark.trio
+async def test_paths_in_a_turn(tmp_path: Path) -> None:
+    """A file is deleted where a rule allows it, and no other by ``..`` or a link (A1)."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "secret").mkdir()
+    kept, gone = tmp_path / "secret" / "key", tmp_path / "data" / "old"
+    (tmp_path / "data" / "link").symlink_to(tmp_path / "secret")
+    for path in (kept, gone):
+        path.write_text("x")
+    policy = Rules(Rule("delete_file", Allow(), {"path": Under(tmp_path / "data")}), otherwise=Deny("not there"))
+    paths = ["data/old", "data/../secret/key", "data/link/key", "data/link"]
+    calls = [scripted("delete_file", path=f"{tmp_path}/{path}") for path in paths]
+    assert await told(policy, [delete_file], *calls) == ["deleted", *["tool denied: not there"] * 3]
+    assert (kept.exists(), gone.exists(), (tmp_path / "data" / "link").is_symlink()) == (True, False, True)
+
+
+@pytest.mark.trio
+async def test_commands_in_a_turn(tmp_path: Path) -> None:
+    """A shell runs the command lines that consist of allowed commands, and no others."""
+    policy = Rules(Rule("shell", Allow(), {"command": ShellCommand("echo *", "wc -w")}), otherwise=Deny("no"))
+    lines = ["echo a b | wc -w", "echo a; touch new", "echo $(touch new)", "echo a > new", "echo ${x:-$(touch new)}"]
+    tools = [shell(cwd=tmp_path, sandbox="none")]
+    texts = await told(policy, tools, *[scripted("shell", command=line) for line in lines])
+    assert texts == ["exit code 0\n2", *["tool denied: no"] * 4]
+    assert os.listdir(tmp_path) == []

@@ -20,6 +20,10 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _SPECIAL = {"ftp", "file", "http", "https", "ws", "wss"}
 
 
+LONGEST = 8192
+"""Characters; a longer URL is not read."""
+
+
 class Host(Condition):
     """A URL, or just a host with or without a port, whose host is one of these.
 
@@ -59,7 +63,7 @@ def _is(host: str, pattern: str) -> bool:
 
 def host_of(text: str) -> str | None:
     """The host of a URL, in lower case and without a dot at its end; None if programs could disagree on it."""
-    found = _URL.fullmatch(text)
+    found = _URL.fullmatch(text) if len(text) <= LONGEST else None
     if found is None or not text.isprintable() or "\\" in text or " " in text:
         return None
     scheme, port = found["scheme"], found["port"]
