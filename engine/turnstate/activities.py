@@ -57,7 +57,7 @@ def failure_of(error: BaseException, kind: str = "") -> Failure:
     if isinstance(error, ModelError):
         return Failure(error.kind, str(error), error.retryable, error.status, error.retry_after)
     if isinstance(error, HookError):
-        return Failure(kind, str(error))
+        return Failure(kind or "hook", str(error))
     return Failure(kind or "other", describe(error))
 
 

@@ -90,6 +90,7 @@ class ActivityRunner:
     async def _perform(self, key: Activity) -> None:
         turn = self._driver.core.turn
         assert turn is not None
+        self.deps()  # before a request is paid for whose calls could not run
         if key.kind == "prepare":
             context = self._context(key)
             self._request = context.request
@@ -193,11 +194,15 @@ class ActivityRunner:
         )
 
     def deps(self) -> Any:
-        """The host's dependencies for the current turn."""
+        """The host's dependencies for the current turn, made when it begins or goes on.
+
+        Raises:
+            HookError: they could not be made.
+        """
         turn = self._driver.core.turn
         if self._driver.engine.make_deps is None or turn is None:
             return None
         if self._deps_turn != turn.id:
-            self._deps = self._driver.engine.make_deps(info_of(self._driver.core.checkpoint))
+            self._deps = self._driver.engine.deps_for(info_of(self._driver.core.checkpoint))
             self._deps_turn = turn.id
         return self._deps

@@ -9,6 +9,7 @@ from typing import Any, Generic, overload
 import attrs
 from typing_extensions import TypeVar
 
+from turnstate_states import checks
 from turnstate_states.errors import InvalidInput
 from turnstate_states.rules import Limits, Rules, ToolSpec
 
@@ -22,6 +23,15 @@ __all__ = ["Agent", "Limits"]
 
 D = TypeVar("D", default=None)
 AnyTool = Tool[..., Any] | Callable[..., Any]
+
+
+def _text(instructions: str) -> str:
+    if callable(instructions):
+        raise InvalidInput(
+            "instructions: expected text, got a function; what differs from request to request is added by a middleware: "
+            "ctx.request.add(text) in before_model"
+        )
+    return checks.text("instructions", instructions)
 
 
 class Agent(Generic[D]):
@@ -74,18 +84,22 @@ class Agent(Generic[D]):
 
             model = resolve(model)
         if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput(f"model: expected a turnstate.models adapter or a name, got {type(model).__name__}")
-        for item in middleware:
-            if not isinstance(item, Middleware):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise InvalidInput(f"middleware: expected Middleware objects, got {type(item).__name__}")
-        if policy is not None and not isinstance(policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput(f"policy: expected a Policy object, got {policy!r}")
+            raise InvalidInput(f"model: expected a turnstate.models adapter or a name, got {checks.shown(model)}")
         self.model = model
-        self.instructions = instructions
+        self.instructions = _text(instructions)
         self.tools = ToolSet.of(tools)
-        self.middleware: tuple[Middleware[Any], ...] = tuple(middleware)
+        self.middleware: tuple[Middleware[Any], ...] = checks.array(
+            "middleware", middleware, Middleware, "Middleware objects"
+        )
+        checks.optional(checks.instance, "policy", policy, kind=Policy, expected="a Policy object")
         self.policy: Policy[Any] = AsDeclared() if policy is None else policy
+        checks.optional(checks.instance, "limits", limits, kind=Limits, expected="Limits")
         self.limits = Limits() if limits is None else limits
+        if self.limits.cost is not None and model.tells_cost is False:
+            raise InvalidInput(
+                f"limits: cost cannot be held, since {type(model).__name__} never tells what a request costs; "
+                "use Limits(tokens=...)"
+            )
         self.commands: dict[str, Callable[..., Awaitable[Any]]] = {}
         self._command_rules: dict[str, bool] = {}
         for item in self.middleware:

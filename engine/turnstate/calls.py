@@ -12,11 +12,13 @@ import trio
 
 from turnstate_states import texts
 from turnstate_states.checkpoint import Commit
+from turnstate_states.errors import HookError
 from turnstate_states.events import CallProgress
-from turnstate_states.reports import Activity, CallChecked, CallDone, CallSuspended
+from turnstate_states.reports import Activity, CallChecked, CallDone, CallsBroken, CallSuspended
 from turnstate_states.transcript import Message, Usage
 from turnstate_states.turn import Call
 
+from .activities import failure_of
 from .deciding import Question, decide
 from .failures import describe, failure_in
 from .running import GRACE, Abandoned, CallTask, Suspended, invoke_tool, run_check, run_tool, timed_out
@@ -144,11 +146,7 @@ class CallRunner:
     async def _run(self, call: Call, task: CallTask, key: Activity) -> None:
         driver = self._driver
         tool = driver.agent.tools.by_name[call.tool]
-        try:
-            task.context.deps = driver.activities.deps()
-        except Exception as error:
-            log.error("deps failed for session %s", driver.session, exc_info=error)
-            driver.report(CallDone(key, call.id, "error", describe(error), describe(error)))
+        if not self._give_deps(task, key):
             return
         may_begin = functools.partial(self._may_begin, tool, task)
         done = await run_tool(tool, task, self._invocation(tool, call, task), may_begin)
@@ -188,9 +186,10 @@ class CallRunner:
     async def _check(self, call: Call, task: CallTask, key: Activity) -> None:
         driver = self._driver
         tool = driver.agent.tools.by_name[call.tool]
+        if not self._give_deps(task, key):
+            return
         with task.scope:
             try:
-                task.context.deps = driver.activities.deps()
                 found = await run_check(tool, call.arguments_json, task)
             except BaseException as raised:
                 error = failure_in(raised)
@@ -204,8 +203,21 @@ class CallRunner:
         driver = self._driver
         tool = driver.agent.tools.by_name[call.tool]
         question = Question(key, call, tool, task.context, self._visible)
+        if not self._give_deps(task, key):
+            return
         with task.scope:
-            driver.report(await decide(driver.agent, question, driver.activities.deps))
+            driver.report(await decide(driver.agent, question))
+
+    def _give_deps(self, task: CallTask, key: Activity) -> bool:
+        """Give a call the host's dependencies; without them the turn fails, which is nothing that a model could mend."""
+        driver = self._driver
+        try:
+            task.context.deps = driver.activities.deps()
+        except HookError as error:
+            log.error("deps failed for session %s", driver.session, exc_info=error)
+            driver.report(CallsBroken(key, failure_of(error)), error)
+            return False
+        return True
 
     def _visible(self) -> Sequence[Message]:
         """The visible messages for a policy; in a session below, from before their authors were noted, none is a person's."""

@@ -65,10 +65,8 @@ class CommandRunner:
         if carry is None:
             return CommandDone(command.id, error=f"no middleware carries out {command.name} any more")
         try:
-            make_deps = driver.engine.make_deps
-            deps = None if make_deps is None else make_deps(info_of(driver.core.checkpoint))
             context = CommandContext(
-                deps,
+                driver.engine.deps_for(info_of(driver.core.checkpoint)),
                 session_id=driver.session,
                 command_id=command.id,
                 name=command.name,

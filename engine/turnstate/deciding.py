@@ -36,12 +36,11 @@ class Question(Value):
     messages: Callable[[], Sequence[Message]]
 
 
-async def decide(agent: Agent[Any], question: Question, deps: Callable[[], Any]) -> PolicyDecided:
+async def decide(agent: Agent[Any], question: Question) -> PolicyDecided:
     """Ask the agent's policy; whatever goes wrong, a person is asked, and told why."""
     call = question.call
     usage: Mapping[str, Usage] = {}
     try:
-        question.context.deps = deps()
         context = _policy_context(question)
         usage = context.usage
         verdict = await agent.policy.authorize(call, context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
@@ -12,13 +13,13 @@ import trio
 from typing_extensions import TypeVar
 
 from turnstate_states import checks, codec
-from turnstate_states.errors import InvalidInput, StaleSession, StoreError
+from turnstate_states.errors import HookError, InvalidInput, StaleSession, StoreError
 from turnstate_states.stepping import compiled
 
 from .agent import Agent, agents_of
 from .claims import Claims
 from .clock import Clock
-from .failures import ends_host, without_cancelled
+from .failures import describe, ends_host, without_cancelled
 from .middleware.base import Middleware
 from .models.base import Model
 from .policy.base import Policy
@@ -29,6 +30,7 @@ from .serving import Worker
 from .session import Session
 from .stores.base import Owner, Store
 from .tools import ToolContext
+from .tools.declaring import is_async, yields
 
 if TYPE_CHECKING:
     from .driver import Driver
@@ -45,8 +47,9 @@ class Engine(Generic[D]):
     Args:
         agent: what runs.
         store: where sessions are kept; the engine opens it, and closes it unless others still use it.
-        deps: called with a :class:`~turnstate.SessionInfo` when a turn begins or goes on; what it returns is ``ctx.deps``
-            in tools and hooks. Never stored.
+        deps: a plain function, called with a :class:`~turnstate.SessionInfo` when a turn begins or goes on; what it returns
+            is ``ctx.deps`` in tools and hooks. Never stored. If it raises, the turn fails with that error, and no model
+            hears of it.
         grace: seconds that running tools get when the engine is left.
 
     Leaving it starts nothing new and aborts nothing: what runs gets its grace, then it is suspended, and the next engine
@@ -72,11 +75,12 @@ class Engine(Generic[D]):
         grace: float = 10,
     ) -> None:
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput(f"agent: expected an Agent, got {type(agent).__name__}")
+            raise InvalidInput(f"agent: expected an Agent, got {checks.shown(agent)}")
         if not isinstance(store, Store):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput(f"store: expected a Store such as SQLiteStore(path), got {type(store).__name__}")
-        if not grace >= 0:
-            raise InvalidInput(f"grace: expected seconds, 0 or more, got {grace!r}")
+            raise InvalidInput(f"store: expected a Store such as SQLiteStore(path), got {checks.shown(store)}")
+        checks.number("grace", grace, least=0, expected="seconds")
+        if deps is not None:
+            _check_deps(deps)
         self.agent: Agent[Any] = agent
         self.store = store
         self.make_deps = deps
@@ -259,6 +263,23 @@ class Engine(Generic[D]):
             except Exception:
                 log.exception("%s did not close its connections", type(part).__name__)
 
+    def deps_for(self, info: SessionInfo) -> Any:
+        """What the host's ``deps`` gives for a session; None without it.
+
+        Raises:
+            HookError: it raised, or gave something that must be awaited first.
+        """
+        if self.make_deps is None:
+            return None
+        try:
+            deps = self.make_deps(info)
+        except Exception as error:
+            raise HookError(f"deps failed: {describe(error)}") from error
+        if inspect.iscoroutine(deps):
+            deps.close()
+            raise HookError("deps failed: it gave a coroutine; an async function is not supported")
+        return deps
+
     # ---- sessions
 
     def session(self, id: str) -> Session:
@@ -342,8 +363,8 @@ class Engine(Generic[D]):
         Raises:
             InvalidInput: an argument cannot be used.
         """
-        if sessions < 1 or not interval > 0:
-            raise InvalidInput("serve: sessions must be at least 1 and interval above 0 seconds")
+        checks.integer("sessions", sessions, least=1)
+        checks.finite("interval", interval, above=0, expected="seconds")
         self.serving = True
         try:
             await Worker(self, sessions, interval).run()
@@ -427,6 +448,22 @@ def load_parts() -> None:
     importlib.import_module(".driver", __package__)
     codec.converter()
     compiled()
+
+
+def _check_deps(deps: Any) -> None:
+    if not callable(deps):
+        raise InvalidInput(
+            f"deps: expected a function of a SessionInfo, got {checks.shown(deps)}; for one value that all sessions share "
+            "write deps=lambda info: value"
+        )
+    if is_async(deps) or yields(deps):
+        raise InvalidInput("deps: an async function is not supported; make what needs awaiting before Engine(...)")
+    try:
+        inspect.signature(deps).bind(SessionInfo("any"))
+    except TypeError as error:
+        raise InvalidInput(f"deps: it is called with one SessionInfo, which it cannot be: {error}") from None
+    except ValueError:
+        pass  # it has no signature that could be known
 
 
 def check_id(id: str) -> str:

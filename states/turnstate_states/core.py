@@ -22,6 +22,7 @@ from .reports import (
     AttemptReplied,
     CallChecked,
     CallDone,
+    CallsBroken,
     CallSuspended,
     Closed,
     CommandDone,
@@ -218,6 +219,8 @@ class SessionCore:
                 return self._report_call(report)
             case CommandDone():
                 return self._report_command(report)
+            case CallsBroken():
+                return self._fail(report)
             case Stopped():
                 counts = self.stopping and report.turn == self._work.turn.id
                 if counts:
@@ -278,6 +281,14 @@ class SessionCore:
             return False
         work.cause = command.id
         end_command(work, command, report)
+        return True
+
+    def _fail(self, report: CallsBroken) -> bool:
+        turn = self._work.active
+        if turn is None or turn.ending is not None or report.key.turn != turn.id:
+            return False
+        turn.error = report.failure
+        tell_to_end(self._work, Ending("failed", report.failure.message))
         return True
 
     def _report_call(self, report: CallDone | CallSuspended | CallChecked | PolicyDecided) -> bool:

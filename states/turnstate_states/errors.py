@@ -128,7 +128,7 @@ class ToolError(TurnstateError):
 
 
 class HookError(TurnstateError):
-    """A hook of a middleware raised; the turn failed with it."""
+    """A hook of a middleware, or the engine's ``deps``, raised; the turn failed with it."""
 
 
 class PolicyError(TurnstateError):

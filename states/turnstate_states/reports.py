@@ -23,6 +23,7 @@ __all__ = [
     "CallChecked",
     "CallDone",
     "CallSuspended",
+    "CallsBroken",
     "Closed",
     "CommandDone",
     "Effects",
@@ -176,6 +177,14 @@ class CallChecked(Value):
 
 
 @attrs.frozen(eq=False, repr=False)
+class CallsBroken(Value):
+    """What no call of the turn can do without could not be made: the turn ends as failed, and no model hears why."""
+
+    key: Activity
+    failure: Failure
+
+
+@attrs.frozen(eq=False, repr=False)
 class Stopped(Value):
     """The activity of a turn that was told to end is gone.
 
@@ -219,6 +228,7 @@ Report = (
     | CallDone
     | CallSuspended
     | CallChecked
+    | CallsBroken
     | Stopped
     | Closed
     | CommandDone

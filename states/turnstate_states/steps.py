@@ -375,6 +375,8 @@ def finish_ending(work: Work, stopped: Stopped | None = None) -> None:
             work.step("reply", Facts())
             _ended(work, "completed", "", None)
             return
+    if ending.outcome == "failed":
+        settle_open(work, "the turn failed", not_begun)  # what broke in the host's own code is not the model's business
     end(work, ending.outcome, ending.reason, turn.error, not_begun)
 
 

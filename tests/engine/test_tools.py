@@ -556,25 +556,6 @@ async def test_predicate_and_failing_predicate() -> None:
 
 
 @pytest.mark.trio
-async def test_deps_that_fail() -> None:
-    """deps that raise give an error result, not a stuck turn."""
-    from turnstate import Agent, Engine
-    from turnstate.testing import ScriptedModel
-
-    @tool
-    async def it(ctx: ToolContext[int]) -> int:
-        return ctx.deps
-
-    def deps(info: object) -> int:
-        raise OSError("no database")
-
-    agent = Agent[int](ScriptedModel([call("it"), "ok"]), tools=[it], middleware=[])
-    async with Engine(agent, MemoryStore(), deps=deps) as engine:
-        result = await engine.session("s").run("go")
-        assert result.calls[0].status == "error"
-
-
-@pytest.mark.trio
 async def test_cancelled_before_a_thread_was_free() -> None:
     """A function that waits for a free thread when its turn is interrupted never runs, and is not listed."""
     started, release = threading.Event(), threading.Event()

@@ -85,6 +85,10 @@ class Model(ABC):
     name: str = ""
     """The model's name; usage is counted under it."""
 
+    tells_cost: bool | None = None
+    """Whether replies tell what they cost, in ``usage.cost``; None where that is not known before. An agent with
+    ``Limits(cost=...)`` refuses a model that never does."""
+
     @abstractmethod
     async def respond(self, request: ModelRequest, on_delta: OnDelta) -> Reply:
         """Send the request and wait for the whole reply, telling pieces to ``on_delta`` as they arrive.

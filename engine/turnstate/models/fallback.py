@@ -45,6 +45,8 @@ class Fallback(Model):
                 f"on: {unknown[0]!r} is no kind of error; kinds are {', '.join(get_args(ModelErrorKind))}"
             )
         self.name = models[0].name
+        told = {model.tells_cost for model in models}
+        self.tells_cost = told.pop() if len(told) == 1 else False if False in told else None
 
     def __repr__(self) -> str:
         return f"Fallback({', '.join(map(repr, self.models))})"

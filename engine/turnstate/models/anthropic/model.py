@@ -24,6 +24,7 @@ class Anthropic(HTTPModel):
     ``headers`` take ``anthropic-beta``.
     """
 
+    tells_cost = False
     path = "v1/messages"
     default_url = "https://api.anthropic.com"
     url_variable = "ANTHROPIC_BASE_URL"

@@ -31,6 +31,7 @@ class Gemini(HTTPModel):
     sent besides the agent's.
     """
 
+    tells_cost = False
     path = "streamGenerateContent"
     default_url = "https://generativelanguage.googleapis.com/v1beta"
     key_variables = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
