@@ -95,10 +95,10 @@ class Agent(Generic[D]):
         self.policy: Policy[Any] = AsDeclared() if policy is None else policy
         checks.optional(checks.instance, "limits", limits, kind=Limits, expected="Limits")
         self.limits = Limits() if limits is None else limits
-        if self.limits.cost is not None and model.tells_cost is False:
+        if self.limits.cost is not None and model.tells_cost is False and not self.middleware:
             raise InvalidInput(
                 f"limits: cost cannot be held, since {type(model).__name__} never tells what a request costs; "
-                "use Limits(tokens=...)"
+                "use Limits(tokens=...), or count it in a middleware: ctx.count_usage(model, Usage(cost=...))"
             )
         self.commands: dict[str, Callable[..., Awaitable[Any]]] = {}
         self._command_rules: dict[str, bool] = {}

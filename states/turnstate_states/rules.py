@@ -91,9 +91,12 @@ class Limits(Value):
     Args:
         steps: requests to the model in one turn (retries of a step are not counted); None for no limit.
         calls: tool calls in one reply.
-        tokens: input and output tokens of the turn.
+        tokens: input and output tokens of the turn. Looked at before each request, with what those before it used: the one
+            that goes over it is made, and the turn ends before the next.
         seconds: time that the turn was at work: without waits for people and without downtime.
-        cost: the sum of the costs that the model reported.
+        cost: the sum of the costs that the model reported, looked at in the same way. An agent refuses it with a model that
+            never tells its costs (Anthropic, Gemini) unless middleware may count them; where a model of another kind tells
+            none, people are told by :class:`~turnstate.Warned`.
         attempts: attempts of one step before the turn fails.
         resumptions: how often a step may be cut off by the end of its process before the turn fails.
         grants: approvals for the session that are kept; the oldest goes out.

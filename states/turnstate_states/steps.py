@@ -203,6 +203,21 @@ def record_reply(work: Work, report: AttemptReplied) -> None:
     work.count_usage(report.model, report.usage)
     work.tell(StepEnded, turn.step, turn.attempt_id, "completed", report.usage, report.stop)
     work.tell(Replied, message)
+    _warn_of_unknown_usage(work, report.model)
+
+
+def _warn_of_unknown_usage(work: Work, model: str) -> None:
+    """Say once a turn that a limit holds nothing back; a hook after the reply may still say what was used."""
+    turn, limits = work.turn, work.rules.limits
+    if turn.step != 1 or work.rules.after_model:
+        return
+    unknown: list[str] = []
+    if limits.tokens is not None and turn.usage.input is None and turn.usage.output is None:
+        unknown.append("tokens")
+    if limits.cost is not None and turn.usage.cost is None:
+        unknown.append("cost")
+    for what in unknown:
+        work.tell(Warned, f"the limit of {what} holds nothing back: {model or 'the model'} does not tell what it used")
 
 
 def record_failure(work: Work, report: AttemptFailed) -> None:

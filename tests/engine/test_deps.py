@@ -121,13 +121,18 @@ async def fetch(info: SessionInfo) -> int:
     return 1
 
 
+def two(info: SessionInfo, more: int) -> int:
+    """A factory of two things."""
+    return more
+
+
 WRONG: dict[str, Any] = {
     "an async function": fetch,
     "a mapping": {"a": 1},
     "a value": 3,
     "a text": "deps",
     "no parameter": lambda: 1,
-    "two parameters": lambda info, more: 1,
+    "two parameters": two,
 }
 
 

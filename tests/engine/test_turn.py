@@ -771,7 +771,7 @@ async def test_settings_and_deps() -> None:
         assert (first[0], first[1], second[1]) == (second[0], "m2.0", "m2.1")
         assert first[0].startswith("deps of s ")
         assert [dict(r.settings) for r in model.requests] == [{"temperature": 0}, {"temperature": 0}, {}]
-        assert made == ["s"]
+        assert made == ["s", "s"]
 
 
 @pytest.mark.trio
