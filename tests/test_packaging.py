@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import collections.abc
+import importlib
 import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
@@ -65,6 +69,27 @@ def test_public_names_exist(module: object) -> None:
     names: list[str] = vars(module)["__all__"]
     assert len(names) == len(set(names))
     assert [name for name in names if not hasattr(module, name)] == []
+
+
+PUBLIC = [
+    importlib.import_module(f"turnstate{name}")
+    for name in ("", ".states", ".models", ".tools", ".middleware", ".policy", ".stores", ".testing")
+]
+
+
+@pytest.mark.parametrize("module", PUBLIC, ids=lambda module: module.__name__)
+def test_import_star_takes_no_name_of_the_language_or_of_typing(module: object) -> None:
+    """``from turnstate import *`` leaves builtins and the names of typing and collections.abc as they are."""
+    taken = {name for place in (builtins, typing, collections.abc) for name in dir(place)}
+    names: list[str] = vars(module)["__all__"]
+    assert [name for name in names if name in taken] == []
+
+
+def test_what_import_star_leaves_out_can_be_imported() -> None:
+    """The names that ``import *`` leaves out are there for those who ask for them."""
+    from turnstate import Annotated, Text
+
+    assert (turnstate.states.Text, Annotated.__module__) == (Text, "turnstate_states.events")
 
 
 def test_importing_it_leaves_httpx_alone() -> None:

@@ -17,9 +17,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from turnstate_states.asking import Option, Prompt, Question
-from turnstate_states.content import Audio, File, Image, Quote, Text
+from turnstate_states.content import Audio, File, Image, Quote
+from turnstate_states.content import Text as Text
+from turnstate_states.events import Annotated as Annotated
 from turnstate_states.events import (
-    Annotated,
     ApprovalRequested,
     CallAnswered,
     CallDelta,
@@ -99,11 +100,12 @@ if TYPE_CHECKING:
     from .stores.sqlite import SQLiteStore
     from .views import MessageView, ThreadView
 
+# Not in it: Annotated and Text, which are to be imported by name, since `from turnstate import *` would put them in the
+# place of typing's.
 __all__ = [
     "Again",
     "Agent",
     "Allow",
-    "Annotated",
     "ApprovalRequested",
     "AsDeclared",
     "Ask",
@@ -183,7 +185,6 @@ __all__ = [
     "Store",
     "StoreError",
     "Switched",
-    "Text",
     "TextDelta",
     "ThreadView",
     "Tool",

@@ -22,6 +22,7 @@ from turnstate_states import (
     CallChecked,
     CallDisplay,
     CallDone,
+    CallsBroken,
     CallStatus,
     CallSuspended,
     Checkpoint,
@@ -86,7 +87,6 @@ from turnstate_states import (
     Submission,
     Summary,
     Switch,
-    Text,
     Thread,
     Timing,
     ToolCall,
@@ -114,7 +114,9 @@ from turnstate_states import (
     text_of,
     transitions,
 )
+from turnstate_states import Text as Text
 
+# Not in it: Text, which is to be imported by name, since `import *` would put it in the place of typing's.
 __all__ = [
     "EVENTS",
     "FACTS",
@@ -134,6 +136,7 @@ __all__ = [
     "CallDone",
     "CallStatus",
     "CallSuspended",
+    "CallsBroken",
     "Checkpoint",
     "Citation",
     "Closed",
@@ -196,7 +199,6 @@ __all__ = [
     "Submission",
     "Summary",
     "Switch",
-    "Text",
     "Thread",
     "Timing",
     "ToolCall",

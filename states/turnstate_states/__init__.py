@@ -28,7 +28,6 @@ from .content import (
     Reasoning,
     Refusal,
     ResultStatus,
-    Text,
     ToolCall,
     ToolResult,
     UserPart,
@@ -36,12 +35,14 @@ from .content import (
     clean_text,
     text_of,
 )
+from .content import Text as Text
 from .reports import (
     Activity,
     AttemptFailed,
     AttemptReplied,
     CallChecked,
     CallDone,
+    CallsBroken,
     CallSuspended,
     Closed,
     CommandDone,
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
     from .statuses import CallDisplay, MessageDisplay, display_call, display_message, display_result
     from .thread import Thread, begin_session, export_thread, fork_thread, read_thread
 
+# Not in it: Text, which is to be imported by name, since `import *` would put it in the place of typing's.
 __all__ = [
     "EVENTS",
     "FACTS",
@@ -119,6 +121,7 @@ __all__ = [
     "CallDone",
     "CallStatus",
     "CallSuspended",
+    "CallsBroken",
     "Checkpoint",
     "Citation",
     "Closed",
@@ -181,7 +184,6 @@ __all__ = [
     "Submission",
     "Summary",
     "Switch",
-    "Text",
     "Thread",
     "Timing",
     "ToolCall",

@@ -243,7 +243,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
             make(*options, aproval=True)
 
 
-@pytest.mark.parametrize("images", [["x"], "x", 3, [Image("/tmp/x.png")]], ids=range(4))
+@pytest.mark.parametrize("images", [["x"], "x", 3, [Image("/pictures/x.png")]], ids=range(4))
 def test_what_is_no_picture_is_refused(images: Any) -> None:
     """Output refuses images that are none, and those whose URL no server can open."""
     with pytest.raises(InvalidInput, match=r"Output\.images"):

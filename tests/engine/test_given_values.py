@@ -109,7 +109,7 @@ def test_data_may_be_200_deep() -> None:
     [
         "file:///x",
         "FILE:x",
-        "/tmp/x.png",
+        "/pictures/x.png",
         "x.png",
         "C:\\x.png",
         "",
