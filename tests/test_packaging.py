@@ -92,6 +92,19 @@ def test_what_import_star_leaves_out_can_be_imported() -> None:
     assert (turnstate.states.Text, Annotated.__module__) == (Text, "turnstate_states.events")
 
 
+@pytest.mark.parametrize("part", ["engine", "states"])
+def test_every_assertion_says_what_it_holds(part: str) -> None:
+    """An assertion that fails reaches whoever runs the program, so each has a text; those of test suites need none."""
+    mute = [
+        f"{path.name}:{node.lineno}"
+        for path in (ROOT / part).rglob("*.py")
+        if path.parent.name != "testing"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assert) and node.msg is None
+    ]
+    assert mute == []
+
+
 def test_importing_it_leaves_httpx_alone() -> None:
     """What only a model needs is imported when there is one."""
     program = "import sys, turnstate, turnstate.states; print({'httpx', 'httpcore'} & set(sys.modules))"

@@ -9,9 +9,11 @@ import attrs
 import trio
 
 from turnstate_states.content import Part
+from turnstate_states.errors import HookError
 from turnstate_states.reports import Activity, AttemptFailed, Closed, Prepared, Report, Reviewed
 
 from . import activities
+from .failures import bug
 from .feed import Attempt
 from .middleware.base import StepContext, TurnContext
 from .models.base import ModelRequest
@@ -89,7 +91,7 @@ class ActivityRunner:
 
     async def _perform(self, key: Activity) -> None:
         turn = self._driver.core.turn
-        assert turn is not None
+        assert turn is not None, "an activity runs only in a turn"
         self.deps()  # before a request is paid for whose calls could not run
         if key.kind == "prepare":
             context = self._context(key)
@@ -114,9 +116,11 @@ class ActivityRunner:
         return True
 
     def _fail(self, key: Activity, error: Exception) -> None:
-        """The host's own code raised (its deps): that fails the turn, or is told where the turn is over."""
+        """The host's deps raised, or what nobody expected: that fails the turn, or is told where the turn is over."""
         log.error("%s of session %s failed", key.kind, self._driver.session, exc_info=error)
         failure = activities.failure_of(error)
+        if not isinstance(error, HookError):
+            failure = attrs.evolve(failure, message=bug(f"{key.kind} of session {self._driver.session} broke", error))
         if key.kind == "prepare":
             self._driver.report(Prepared(key, error=failure), error)
         elif key.kind == "closing":
@@ -147,7 +151,7 @@ class ActivityRunner:
     def request(self, key: Activity) -> ModelRequest:
         """The request for an attempt, as the transcript stands."""
         turn = self._driver.core.turn
-        assert turn is not None
+        assert turn is not None, "an activity runs only in a turn"
         return ModelRequest(
             self._driver.session,
             turn.attempt_id,
@@ -176,8 +180,8 @@ class ActivityRunner:
     def _closing_context(self) -> TurnContext[Any]:
         core = self._driver.core
         turn = core.turn
-        assert turn is not None
-        assert turn.outcome is not None
+        assert turn is not None, "an activity runs only in a turn"
+        assert turn.outcome is not None, "closing comes after a turn has its outcome"
         return TurnContext(
             self.deps(),
             session_id=self._driver.session,

@@ -93,7 +93,7 @@ class CallRunner:
 
     def _start(self, call: Call, run: Any) -> None:
         turn = self._driver.core.turn
-        assert turn is not None
+        assert turn is not None, "a call starts only in a turn"
         task = CallTask(call.id, self._context(call, turn.id))
         self._tasks[call.id] = task
         self._driver.engine.start(self._guarded, call, task, run, Activity("execute", turn.id, turn.step))

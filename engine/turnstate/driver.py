@@ -23,6 +23,7 @@ from turnstate_states.values import Value
 from .activity_runner import ActivityRunner
 from .calls import CallRunner
 from .commands import CommandRunner
+from .failures import bug
 from .feed import Feed
 from .inputs import new_life
 from .reading import read_events
@@ -151,7 +152,7 @@ class Driver:
             log.warning("the driver of session %s stopped: %s", self.session, error)
         except Exception as error:
             log.exception("the driver of session %s stopped", self.session)
-            failure = StoreError(f"the driver of session {self.session} stopped: {type(error).__name__}: {error}")
+            failure = StoreError(bug(f"the driver of session {self.session} stopped", error))
             failure.__cause__ = error
         finally:
             self.leaving = True

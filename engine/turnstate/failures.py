@@ -8,7 +8,7 @@ import trio
 
 from turnstate_states.content import clean_text
 
-__all__ = ["describe", "ends_host", "failure_in", "only", "without_cancelled"]
+__all__ = ["bug", "describe", "ends_host", "failure_in", "only", "without_cancelled"]
 
 log = logging.getLogger("turnstate")
 
@@ -69,3 +69,15 @@ def describe(error: BaseException) -> str:
     except Exception:
         message = "(it has no text, because its __str__ failed)"
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def bug(what: str, error: BaseException) -> str:
+    """An exception that nothing was prepared for, in words for whoever runs the program.
+
+    >>> bug("the driver of session s stopped", KeyError("x"))[:50]
+    "the driver of session s stopped: KeyError: 'x'; th"
+    """
+    return (
+        f"{what}: {describe(error)}; this is a bug of turnstate, unless a store, a model or other code of yours raised it: "
+        'please report it with its traceback, which is in the log "turnstate"'
+    )

@@ -227,7 +227,7 @@ async def run_check(tool: Tool[..., Any], arguments: str, task: CallTask) -> str
         longer than the tool may.
     """
     check = tool.on_crash
-    assert callable(check)
+    assert callable(check), "only a call whose tool has a check is checked"
     bound = tool.bind_for(check, arguments, task.context)
     with trio.fail_after(tool.timeout if tool.timeout is not None else float("inf")):
         value = await check(**bound)

@@ -35,7 +35,7 @@ class Slot:
         await self._done.wait()
         if self.error is not None:
             raise self.error
-        assert self.receipt is not None
+        assert self.receipt is not None, "a slot is resolved with a receipt or an error"
         return self.receipt
 
 

@@ -217,7 +217,7 @@ def confirm(work: Work, call: Call, decision: Decision, report: PolicyDecided) -
 def _let_go_on(work: Work, holder: Call, inner: str) -> None:
     """A call nested in another one was answered: that one begins again, and takes the answer down."""
     nested = _nested(holder, inner)
-    assert nested is not None
+    assert nested is not None, "an answer to a nested call reaches a call that has it"
     work.tell(CallAnswered, holder.view(nested))
     if holder.status == "asked":
         work.put_call(attrs.evolve(holder, status="allowed", expires_at=None))

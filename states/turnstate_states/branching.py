@@ -105,7 +105,7 @@ def _last_said(work: Work) -> Message:
 def apply_pending(work: Work) -> None:
     """Make the change that waited."""
     pending = work.checkpoint.pending
-    assert pending is not None
+    assert pending is not None, "a change is applied only while one waits"
     work.checkpoint.pending = None
     work.cause = pending.id
     target = work.transcript[pending.target]

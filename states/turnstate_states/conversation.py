@@ -84,7 +84,7 @@ class Conversation:
         self._open = {}
 
     def _missing(self, call: str) -> Message:
-        assert self._last is not None
+        assert self._last is not None, "results come after the reply that asked for them"
         text = "not run: no result was recorded"
         return Message(
             f"{call}!",

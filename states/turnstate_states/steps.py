@@ -352,7 +352,7 @@ def close(work: Work) -> None:
     """Tell the turn's end, which is its record."""
     turn = work.turn
     turn.calls = {}
-    assert turn.outcome is not None
+    assert turn.outcome is not None, "a turn is closed only with an outcome"
     work.tell(
         TurnEnded,
         turn.outcome,
@@ -374,7 +374,7 @@ def finish_ending(work: Work, stopped: Stopped | None = None) -> None:
     """End a turn that was told to end, once nothing of it runs; a reply that had become final stands."""
     turn = work.turn
     ending = turn.ending
-    assert ending is not None
+    assert ending is not None, "only a turn that was told to end is ended so"
     work.cause = ending.cause or turn.cause
     not_begun = () if stopped is None else stopped.not_begun
     if stopped is not None:

@@ -59,7 +59,7 @@ class Work:
     @property
     def turn(self) -> TurnState:
         """The current turn, which must exist."""
-        assert self.checkpoint.turn is not None
+        assert self.checkpoint.turn is not None, "there is no turn yet"
         return self.checkpoint.turn
 
     @property

@@ -202,7 +202,7 @@ class Decision(Form):
 
     def _chosen(self, verdict: Verdict) -> Act:
         option, rest = self._option, self._text
-        assert option is not None
+        assert option is not None, "a form of options has the chosen one"
         text, reason = (rest, "") if self.asked.freeform else ("", rest)
         return lambda session, by: session.answer(
             self.call, option=option.id, text=text, reason=reason, verdict=verdict, by=by

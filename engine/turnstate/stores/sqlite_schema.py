@@ -92,7 +92,7 @@ def is_empty(connection: sqlite3.Connection) -> bool:
 def version_of(connection: sqlite3.Connection) -> int:
     """The version of the tables."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    assert isinstance(version, int)
+    assert isinstance(version, int), "user_version of SQLite is an integer"
     return version
 
 

@@ -124,7 +124,7 @@ class Child:
 
     async def read_into(self, kept: HeadAndTail) -> None:
         """Read the output to its end."""
-        assert self._output is not None
+        assert self._output is not None, "output is read once the process was started"
         while piece := await self._output.receive_some(CHUNK):
             kept.add(piece)
 

@@ -294,7 +294,7 @@ def _stream(response: httpx.Response) -> httpx.AsyncByteStream:
     """The body as it comes, without httpx's own decoding, whose errors would leave generators half read."""
     import httpx
 
-    assert isinstance(response.stream, httpx.AsyncByteStream)
+    assert isinstance(response.stream, httpx.AsyncByteStream), "an asynchronous client gives an asynchronous stream"
     return response.stream
 
 
