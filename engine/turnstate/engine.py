@@ -80,7 +80,7 @@ class Engine(Generic[D]):
             raise InvalidInput(f"store: expected a Store such as SQLiteStore(path), got {checks.shown(store)}")
         checks.number("grace", grace, least=0, expected="seconds")
         if deps is not None:
-            _check_deps(deps)
+            check_deps(deps)
         self.agent: Agent[Any] = agent
         self.store = store
         self.make_deps = deps
@@ -450,7 +450,7 @@ def load_parts() -> None:
     compiled()
 
 
-def _check_deps(deps: Any) -> None:
+def check_deps(deps: Any) -> None:
     if not callable(deps):
         raise InvalidInput(
             f"deps: expected a function of a SessionInfo, got {checks.shown(deps)}; for one value that all sessions share "

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import trio
 
-from turnstate_states import codec
+from turnstate_states import checks, codec
 from turnstate_states.checkpoint import Checkpoint
 from turnstate_states.content import as_parts
 from turnstate_states.core import SessionCore
@@ -75,7 +75,7 @@ def child_session(session: str, call: str) -> str:
     >>> child_session("alice", "m2.0")
     'alice/m2.0'
     """
-    name = f"{session}/{call}"
+    name = f"{checks.identifier('session', session)}/{checks.text('call', call, filled=True)}"
     return name if len(name) <= 200 else f"{hashlib.sha256(name.encode()).hexdigest()[:32]}/{call}"
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import attrs
 
+from . import checks
 from .content import clean_text
 from .errors import InvalidInput
 from .submissions import Answer
@@ -15,6 +16,8 @@ from .values import Value
 __all__ = ["Option", "Prompt", "Question", "meaning"]
 
 Display = Literal["decision", "select", "text", "questions"]
+DISPLAY: Any = checks.validator(checks.choice, choices=get_args(Display))
+FLAG = checks.validator(checks.flag)
 KINDS: Mapping[str, tuple[Literal["approve", "deny"], bool]] = {
     "allow-once": ("approve", False),
     "allow-always": ("approve", True),
@@ -23,11 +26,28 @@ KINDS: Mapping[str, tuple[Literal["approve", "deny"], bool]] = {
 }
 
 
-def _kind(_: object, field: attrs.Attribute[Any], value: str) -> None:
-    if value not in KINDS and not (value.startswith("_") and len(value) > 1):
+def _kind(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    kind = checks.text("Option.kind", value)
+    if kind not in KINDS and not (kind.startswith("_") and len(kind) > 1):
         raise InvalidInput(
-            f"Option.kind: expected {', '.join(KINDS)} or a word of yours that begins with _, got {value!r}"
+            f"Option.kind: expected {', '.join(KINDS)} or a word of yours that begins with _, got {checks.shown(value)}"
         )
+
+
+def _label(value: str) -> str:
+    return _clean("label", value)
+
+
+def _description(value: str) -> str:
+    return _clean("description", value)
+
+
+def _text(value: str) -> str:
+    return _clean("text", value)
+
+
+def _clean(where: str, value: object) -> str:
+    return clean_text(checks.instance(where, value, str, "text"))
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -39,21 +59,29 @@ class Option(Value):
     beside it.
     """
 
-    id: str
+    id: str = attrs.field(validator=checks.validator(checks.text))
     kind: str = attrs.field(default="allow-once", validator=_kind)
-    label: str = attrs.field(default="", converter=clean_text)
-    description: str = attrs.field(default="", converter=clean_text)
+    label: str = attrs.field(default="", converter=_label)
+    description: str = attrs.field(default="", converter=_description)
+
+
+def _options(value: Iterable[Option]) -> tuple[Option, ...]:
+    return checks.array("options", value, Option, "Option objects")
 
 
 @attrs.frozen(eq=False, repr=False)
 class Question(Value):
     """One of several questions: options to choose one of (or some, with ``multiple``), or free text."""
 
-    id: str
-    text: str = attrs.field(converter=clean_text)
-    options: tuple[Option, ...] = ()
-    multiple: bool = False
-    freeform: bool = False
+    id: str = attrs.field(validator=checks.validator(checks.text))
+    text: str = attrs.field(converter=_text)
+    options: tuple[Option, ...] = attrs.field(default=(), converter=_options)
+    multiple: bool = attrs.field(default=False, validator=FLAG)
+    freeform: bool = attrs.field(default=False, validator=FLAG)
+
+
+def _questions(value: Iterable[Question]) -> tuple[Question, ...]:
+    return checks.array("questions", value, Question, "Question objects")
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -70,15 +98,15 @@ class Prompt(Value):
         questions: for ``display="questions"``.
 
     Raises:
-        InvalidInput: ids are not unique.
+        InvalidInput: ids are not unique, or a value is of another type; the text names it.
     """
 
-    text: str = attrs.field(default="", converter=clean_text)
-    options: tuple[Option, ...] = ()
-    display: Display = "decision"
-    freeform: bool = False
-    dismissible: bool = False
-    questions: tuple[Question, ...] = ()
+    text: str = attrs.field(default="", converter=_text)
+    options: tuple[Option, ...] = attrs.field(default=(), converter=_options)
+    display: Display = attrs.field(default="decision", validator=DISPLAY)
+    freeform: bool = attrs.field(default=False, validator=FLAG)
+    dismissible: bool = attrs.field(default=False, validator=FLAG)
+    questions: tuple[Question, ...] = attrs.field(default=(), converter=_questions)
 
     def __attrs_post_init__(self) -> None:
         for what, things in (("options", self.options), ("questions", self.questions)):

@@ -6,7 +6,9 @@ None of them trusts a value: one whose ``__repr__``, ``__eq__`` or ``__bool__`` 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+import os
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 import attrs
@@ -23,6 +25,7 @@ __all__ = [
     "identifier",
     "instance",
     "integer",
+    "items",
     "json_object",
     "json_value",
     "mapping",
@@ -30,6 +33,8 @@ __all__ = [
     "number",
     "optional",
     "optional_text",
+    "path",
+    "paths",
     "shown",
     "text",
     "validator",
@@ -111,14 +116,18 @@ def number(
     limit = f" above {above:g}" if above is not None else "" if least == -math.inf else f", at least {least:g}"
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise _unfit(where, f"{expected}{limit}", value)
+    if abs(value) > sys.float_info.max and value not in (math.inf, -math.inf):
+        raise _unfit(where, f"{expected} that a float can hold", value)
     if not (value >= least if above is None else value > above):
         raise _unfit(where, f"{expected}{limit}", value)
     return value
 
 
-def finite(where: str, value: object, *, above: float, expected: str = "a number") -> float:
-    """A number above ``above`` that is no infinity: what is stored or sent as JSON must be finite."""
-    if number(where, value, above=above, expected=expected) == math.inf:
+def finite(
+    where: str, value: object, *, least: float = -math.inf, above: float | None = None, expected: str = "a number"
+) -> float:
+    """The same without infinity: for what is stored or sent as JSON, or slept through."""
+    if number(where, value, least=least, above=above, expected=expected) in (math.inf, -math.inf):
         raise _unfit(where, f"{expected}, finite", value)
     return cast(float, value)
 
@@ -159,6 +168,36 @@ def optional(check: Callable[..., T], where: str, value: object, **more: Any) ->
 def optional_text(where: str, value: object) -> str | None:
     """None, or a text."""
     return optional(text, where, value, expected="None or text")
+
+
+def path(where: str, value: object) -> str:
+    """A path of a file that an operating system takes, as text."""
+    found: object = os.fspath(cast(Any, value)) if isinstance(value, (str, os.PathLike)) else None  # pyright: ignore[reportUnknownVariableType]
+    try:
+        # An empty path would be the directory where the program is, which nobody means.
+        if isinstance(found, str) and found and "\0" not in found and os.fsencode(found) is not None:  # pyright: ignore[reportUnnecessaryComparison]
+            return found
+    except UnicodeEncodeError:
+        pass
+    raise _unfit(where, "a path", value)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def paths(where: str, value: object) -> tuple[str, ...]:
+    """A list of paths."""
+    if isinstance(value, (str, os.PathLike)):
+        raise InvalidInput(f"{where}: expected a list of paths, got one path; put it in a list")
+    given = items(where, value, "a list of paths")
+    return tuple(path(f"{where}[{place}]", item) for place, item in enumerate(given))
+
+
+def items(where: str, value: object, expected: str) -> list[Any]:
+    """What can be iterated over, once; a text, bytes and a mapping are not meant."""
+    if isinstance(value, (str, bytes, bytearray, Mapping)) or not isinstance(value, Iterable):
+        raise _unfit(where, expected, value)  # pyright: ignore[reportUnknownArgumentType]
+    try:
+        return list(value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+    except Exception as error:
+        raise InvalidInput(f"{where}: it cannot be iterated over: {type(error).__name__}") from error
 
 
 def mapping(where: str, value: object, *, expected: str = "a mapping") -> dict[str, Any]:

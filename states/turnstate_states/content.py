@@ -225,12 +225,10 @@ def as_parts(content: str | Iterable[UserPart]) -> tuple[UserPart, ...]:
     (Text(text='hi'),)
     """
     if isinstance(content, str):
-        parts: tuple[UserPart, ...] = (Text(content),)
-    elif isinstance(content, (bytes, bytearray, Mapping)) or not isinstance(content, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput(f"message: expected text or a list of parts, got {type(content).__name__}")  # pyright: ignore[reportUnknownArgumentType]
+        parts: tuple[UserPart, ...] = (Text(checks.text("message", content)),)
     else:
-        parts = tuple(content)
-    parts = tuple(check_part(f"message[{place}]", part) for place, part in enumerate(parts))
+        given = checks.items("message", content, "text or a list of parts")
+        parts = tuple(check_part(f"message[{place}]", part) for place, part in enumerate(given))
     if not any(not isinstance(part, Text) or part.text.strip() for part in parts):
         raise InvalidInput("message: it is empty; write some text or add a part")
     return parts

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import attrs
 
+from . import checks
 from .arguments import read_arguments
 from .asking import Prompt
 from .errors import InvalidInput
@@ -76,12 +77,23 @@ class ToolSpec(Value):
         return "outside" if self.outside else "agent" if self.agent else "plain"
 
 
-def _at_least(least: float) -> Callable[[Any, Any, Any], None]:
-    def check(_: object, field: attrs.Attribute[Any], value: object) -> None:
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least):
-            raise InvalidInput(f"Limits.{field.name}: expected None or a number of at least {least:g}, got {value!r}")
+def _count(least: int, *, none: bool = False) -> Callable[[Any, Any, Any], None]:
+    return _limit(none, checks.integer, least=least)
 
-    return check
+
+def _amount(least: float) -> Callable[[Any, Any, Any], None]:
+    return _limit(True, checks.number, least=least)
+
+
+def _limit(none: bool, check: Callable[..., Any], **more: Any) -> Callable[[Any, Any, Any], None]:
+    expected = "None or a number" if none else "a number"
+    checked = checks.validator(check, expected=expected, **more)
+
+    def validate(owner: object, field: attrs.Attribute[Any], value: object) -> None:
+        if value is not None or not none:
+            checked(owner, field, value)
+
+    return validate
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -109,15 +121,15 @@ class Limits(Value):
     128
     """
 
-    steps: int | None = attrs.field(default=50, validator=_at_least(1))
-    calls: int = attrs.field(default=128, validator=_at_least(1))
-    tokens: int | None = attrs.field(default=None, validator=_at_least(1))
-    seconds: float | None = attrs.field(default=None, validator=_at_least(0))
-    cost: float | None = attrs.field(default=None, validator=_at_least(0))
-    attempts: int = attrs.field(default=5, validator=_at_least(1))
-    resumptions: int = attrs.field(default=3, validator=_at_least(0))
-    grants: int = attrs.field(default=64, validator=_at_least(1))
-    queue: int = attrs.field(default=256, validator=_at_least(1))
+    steps: int | None = attrs.field(default=50, validator=_count(1, none=True))
+    calls: int = attrs.field(default=128, validator=_count(1))
+    tokens: int | None = attrs.field(default=None, validator=_count(1, none=True))
+    seconds: float | None = attrs.field(default=None, validator=_amount(0))
+    cost: float | None = attrs.field(default=None, validator=_amount(0))
+    attempts: int = attrs.field(default=5, validator=_count(1))
+    resumptions: int = attrs.field(default=3, validator=_count(0))
+    grants: int = attrs.field(default=64, validator=_count(1))
+    queue: int = attrs.field(default=256, validator=_count(1))
 
 
 def _no_tools() -> Mapping[str, ToolSpec]:

@@ -144,7 +144,7 @@ SAYINGS: list[tuple[Callable[[Call], Any], str]] = [
         "the policy failed for it, so a person is asked: ValueError: broken",
     ),
     (lambda call: _raise(ExceptionGroup("g", [KeyError("k")])), "the policy failed for it, .*: KeyError: 'k'"),
-    (lambda call: Deny(NUMBER), "the policy failed for it, .*: InvalidInput: reason: expected text, got int"),
+    (lambda call: Deny(NUMBER), "the policy failed for it, .*: InvalidInput: Deny.reason: expected text, got 5"),
     (lambda call: True, "the policy gave bool for it, which is not a verdict, so a person is asked"),
     (lambda call: None, "the policy gave NoneType for it, .*"),
     (lambda call: Allow, "the policy gave type for it, .*"),

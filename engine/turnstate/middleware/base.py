@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, Generic
 
 import attrs
 from typing_extensions import TypeVar
 
-from turnstate_states import codec
+from turnstate_states import checks
 from turnstate_states.checkpoint import Titled
 from turnstate_states.content import clean_text
 from turnstate_states.errors import InvalidInput
@@ -18,43 +17,47 @@ from turnstate_states.transcript import Message, Usage
 from turnstate_states.turn import Call, Failure, Outcome
 from turnstate_states.values import Value
 
-from ..models.base import Model, ModelRequest, Reply
+from ..models.base import Model, ModelRequest, Reply, check_usage
 from ..tools.context import ToolContext
+from ..tools.declaring import is_async
 
 __all__ = ["Again", "CommandContext", "Middleware", "StepContext", "Stop", "TurnContext", "command", "plain_json"]
 
 D = TypeVar("D", default=Any)
 
 
-def _said(text: object) -> str:
+def _said(where: str, text: object) -> str:
     """A hook's words, fit to be stored and sent."""
     if not isinstance(text, str) or not text.strip():
-        raise InvalidInput(f"expected some text, got {text!r}")
+        raise InvalidInput(f"{where}: expected some text, got {checks.shown(text)}")
     return clean_text(text)
+
+
+def _feedback(text: str) -> str:
+    return _said("feedback", text)
+
+
+def _reason(text: str) -> str:
+    return _said("reason", text)
 
 
 def plain_json(what: str, data: Any) -> Any:
     """Data as it will be read again. Raises InvalidInput if it is not plain JSON."""
-    try:
-        plain = json.loads(json.dumps(data, allow_nan=False))
-        codec.json_bytes(plain)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{what}: expected plain JSON data: {error}") from None
-    return plain
+    return checks.json_value(what, data)
 
 
 @attrs.frozen(eq=False, repr=False)
 class Again(Value):
     """Have the model reply again; ``feedback`` tells it why. At most twice in a row."""
 
-    feedback: str = attrs.field(converter=_said)
+    feedback: str = attrs.field(converter=_feedback)
 
 
 @attrs.frozen(eq=False, repr=False)
 class Stop(Value):
     """End the turn, with this reason."""
 
-    reason: str = attrs.field(converter=_said)
+    reason: str = attrs.field(converter=_reason)
 
 
 class _Effects:
@@ -70,20 +73,21 @@ class _Effects:
 
     def tell(self, name: str, data: Any = None) -> None:
         """Tell subscribers an event of your own: :class:`~turnstate.Custom` with this name and plain data."""
-        _, plain = plain_json(f"event {name!r}", [name, data])
-        self._events.append((name, plain))
+        checks.text("name", name, filled=True)
+        self._events.append((name, plain_json("data", data)))
 
     def count_usage(self, model: str, usage: Usage) -> None:
         """Count what a model of your own used."""
-        self._usage[model] = self._usage.get(model, Usage()) + usage
+        checks.text("model", model)
+        self._usage[model] = self._usage.get(model, Usage()) + check_usage("usage", usage)
 
     def warn(self, text: str) -> None:
         """Tell people something that they should know: :class:`~turnstate.Warned`."""
-        self._warnings.append(_said(text))
+        self._warnings.append(_said("text", text))
 
     def rename(self, title: str) -> None:
         """Give the session another title, unless a person gave it one; it is cut to 200 characters."""
-        self._title = _said(title)
+        self._title = _said("title", title)
 
     def effects(self) -> Effects:
         """What was collected. The engine takes it."""
@@ -148,7 +152,7 @@ class StepContext(_Effects, Generic[D]):
 
     def add_message(self, text: str) -> None:
         """Add a message for good: it is stored, and in this request and all that follow."""
-        self._messages.append(_said(text))
+        self._messages.append(_said("text", text))
 
     def compact(self, summary: str, *, keeps: str = "") -> None:
         """Have the model start from a summary, in this request and all that follow. The history stays for people.
@@ -163,9 +167,11 @@ class StepContext(_Effects, Generic[D]):
         if self._reply is not None:
             raise InvalidInput("compact: use it in before_model; now the model has replied")
         places = [message.id for message in self.request.messages[1:] if message.role in ("user", "assistant")]
-        if keeps and keeps not in places:
-            raise InvalidInput(f"keeps: expected the id of a user or assistant message after the first, got {keeps!r}")
-        self._summary = Summary(_said(summary), keeps)
+        if checks.text("keeps", keeps) and keeps not in places:
+            raise InvalidInput(
+                f"keeps: expected the id of a user or assistant message after the first, got {checks.shown(keeps)}"
+            )
+        self._summary = Summary(_said("summary", summary), keeps)
 
 
 class TurnContext(_Effects, Generic[D]):
@@ -240,7 +246,7 @@ class CommandContext(_Effects, Generic[D]):
 
     def send(self, text: str) -> None:
         """Say something to the model, as a person does who steers: it joins the running turn, or starts one."""
-        self._messages.append(_said(text))
+        self._messages.append(_said("text", text))
 
 
 @attrs.frozen
@@ -264,9 +270,17 @@ def command(name: str, *, active: bool = False) -> Callable[[Carry], Carry]:
     Args:
         name: what clients call it by; unique in an agent.
         active: whether it may be carried out while a turn runs; otherwise it is refused as busy then.
+
+    Raises:
+        InvalidInput: the name cannot be used, or the method is not async.
     """
 
+    checks.identifier("name", name)
+    checks.flag("active", active)
+
     def mark(method: Carry) -> Carry:
+        if not is_async(method):
+            raise InvalidInput(f"command {name}: expected an async method, got {checks.shown(method)}")
         setattr(method, MARK, CommandSpec(name, active))
         return method
 

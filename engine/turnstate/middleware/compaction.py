@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from turnstate_states import checks
 from turnstate_states.errors import InvalidInput, ModelError
 from turnstate_states.transcript import Message
 
@@ -57,12 +58,11 @@ class Compaction(Middleware[Any]):
         instructions: str = INSTRUCTIONS,
     ) -> None:
         if model is not None and not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput(f"model: expected a turnstate.models adapter, got {type(model).__name__}")
+            raise InvalidInput(f"model: expected a turnstate.models adapter, got {checks.shown(model)}")
         for name, value, least in (("window", window, 1), ("trigger", trigger, 1), ("keep", keep, 0)):
-            if value is not None and (type(value) is not int or value < least):
-                raise InvalidInput(f"{name}: expected a number of tokens, at least {least}, got {value!r}")
-        if not instructions.strip():
-            raise InvalidInput("instructions: expected what to tell the model that summarises, got nothing")
+            if value is not None or name != "trigger":
+                checks.integer(name, value, least=least, expected="a number of tokens")
+        checks.text("instructions", instructions, filled=True, expected="what to tell the model that summarises")
         room = window - RESERVE
         self.model = model
         self.window = window

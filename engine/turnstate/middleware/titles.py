@@ -8,6 +8,7 @@ from typing import Any
 
 import trio
 
+from turnstate_states import checks
 from turnstate_states.content import Text
 from turnstate_states.errors import InvalidInput, ModelError
 from turnstate_states.transcript import Message
@@ -60,10 +61,9 @@ class Titles(Middleware[Any]):
     ) -> None:
         if model is not None and not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"model: expected a turnstate.models adapter, got {type(model).__name__}")
-        if not 0 < timeout <= LONGEST_TIMEOUT:
-            raise InvalidInput(f"timeout: expected seconds, above 0 and up to {LONGEST_TIMEOUT:g}, got {timeout!r}")
-        if not instructions.strip():
-            raise InvalidInput("instructions: expected what to tell the model that writes the title, got nothing")
+        if checks.number("timeout", timeout, above=0, expected="seconds") > LONGEST_TIMEOUT:
+            raise InvalidInput(f"timeout: expected seconds, up to {LONGEST_TIMEOUT:g}, got {checks.shown(timeout)}")
+        checks.text("instructions", instructions, filled=True, expected="what to tell the model that writes the title")
         self.model = model
         self.timeout = timeout
         self.instructions = instructions

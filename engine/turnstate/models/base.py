@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, get_args
 
 import attrs
 
+from turnstate_states import checks
 from turnstate_states.content import Part, text_of
-from turnstate_states.errors import ModelError
+from turnstate_states.errors import InvalidInput, ModelError
 from turnstate_states.transcript import Message, Usage
 from turnstate_states.turn import Stop
 from turnstate_states.values import Value
@@ -30,9 +32,9 @@ OnDelta = Callable[[DeltaKind, str, int], None]
 class ToolDefinition(Value):
     """A tool as a model is told of it; ``parameters`` is a JSON Schema of type object."""
 
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
+    name: str = attrs.field(validator=checks.validator(checks.instance, kind=str, expected="text"))
+    description: str = attrs.field(validator=checks.validator(checks.instance, kind=str, expected="text"))
+    parameters: Mapping[str, Any] = attrs.field(validator=checks.validator(checks.mapping))
 
 
 @attrs.define
@@ -59,19 +61,39 @@ class ModelRequest:
         self.additions.append(text)
 
 
+STOP: Any = checks.validator(checks.choice, choices=get_args(Stop))
+
+
+def _parts(value: Iterable[Part]) -> tuple[Part, ...]:
+    return checks.array("Reply.parts", value, get_args(Part), "parts of a message")
+
+
+def check_usage(where: str, usage: object) -> Usage:
+    """Counts that can be added up: each is None or a number from 0."""
+    counted = checks.instance(where, usage, Usage, "Usage")
+    for name in ("input", "output", "cached", "cache_written", "reasoning"):
+        checks.optional(checks.integer, f"{where}.{name}", getattr(counted, name), least=0, expected="None or a number")
+    if counted.cost is not None and checks.number(f"{where}.cost", counted.cost, least=0) == math.inf:
+        raise InvalidInput(f"{where}.cost: expected None or a number, got inf")
+    return counted
+
+
 @attrs.frozen(eq=False, repr=False)
 class Reply(Value):
     """A complete reply. Its tool calls have no ``id`` yet: the engine gives them theirs.
 
     ``stop`` is why the model stopped, in one vocabulary for all providers; ``raw_stop`` the provider's own word.
+
+    Raises:
+        InvalidInput: a value is of another type, or ``metadata`` is not plain JSON; the text names it.
     """
 
-    parts: tuple[Part, ...]
-    stop: Stop = "stop"
-    raw_stop: str = ""
-    usage: Usage = attrs.field(factory=Usage)
-    model: str = ""
-    metadata: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    parts: tuple[Part, ...] = attrs.field(converter=_parts)
+    stop: Stop = attrs.field(default="stop", validator=STOP)
+    raw_stop: str = attrs.field(default="", validator=checks.validator(checks.text))
+    usage: Usage = attrs.field(factory=Usage, validator=checks.validator(check_usage))
+    model: str = attrs.field(default="", validator=checks.validator(checks.text))
+    metadata: Mapping[str, Any] = attrs.field(factory=dict[str, Any], validator=checks.validator(checks.json_object))
 
     @property
     def text(self) -> str:

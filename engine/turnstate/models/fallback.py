@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import attrs
 
+from turnstate_states import checks
 from turnstate_states.errors import InvalidInput, ModelError, ModelErrorKind
 
 from .base import DeltaKind, Model, ModelRequest, OnDelta, Reply
@@ -38,12 +39,9 @@ class Fallback(Model):
     def __init__(self, *models: Model, on: Iterable[ModelErrorKind] = FALLBACK_ON) -> None:
         if not models:
             raise InvalidInput("models: expected at least one")
-        self.models = models
-        self.on = frozenset(on)
-        if unknown := sorted(self.on.difference(get_args(ModelErrorKind))):
-            raise InvalidInput(
-                f"on: {unknown[0]!r} is no kind of error; kinds are {', '.join(get_args(ModelErrorKind))}"
-            )
+        self.models = checks.array("models", models, Model, "turnstate.models adapters")
+        kinds = checks.items("on", on, "a list of kinds of errors")
+        self.on = frozenset(checks.choice("on", kind, get_args(ModelErrorKind)) for kind in kinds)
         self.name = models[0].name
         told = {model.tells_cost for model in models}
         self.tells_cost = told.pop() if len(told) == 1 else False if False in told else None

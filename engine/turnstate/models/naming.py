@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from turnstate_states import checks
 from turnstate_states.errors import InvalidInput
 
 from .. import models
@@ -36,7 +37,7 @@ def resolve(name: str, **options: Any) -> Model:
     >>> resolve("http://localhost:8000/v1#qwen3")
     OpenAIChat('qwen3', base_url='http://localhost:8000/v1')
     """
-    scheme, colon, rest = name.strip().partition(":")
+    scheme, colon, rest = checks.text("model name", name).strip().partition(":")
     if scheme.lower() in ("http", "https") and rest.startswith("//"):
         address, _, model = name.strip().partition("#")
         if not model.strip():
@@ -45,7 +46,7 @@ def resolve(name: str, **options: Any) -> Model:
             raise InvalidInput("model: it is an address, so base_url cannot be given, too")
         return _make("openai-chat", model.strip(), {**options, "base_url": address})
     if not colon or scheme.lower() not in _PROVIDERS or not rest.strip():
-        raise InvalidInput(f"model: expected one of {_FORMS}; got {name[:80]!r}")
+        raise InvalidInput(f"model name: expected one of {_FORMS}; got {name[:80]!r}")
     return _make(scheme.lower(), rest.strip(), options)
 
 

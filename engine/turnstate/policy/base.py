@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal
 import attrs
 from typing_extensions import TypeVar
 
+from turnstate_states import checks
 from turnstate_states.asking import Prompt
 from turnstate_states.errors import InvalidInput
 from turnstate_states.transcript import Message
@@ -24,41 +25,18 @@ D = TypeVar("D", default=Any)
 
 
 def _paths(paths: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
-    if isinstance(paths, (str, Path)):
-        raise InvalidInput(f"write: expected a list of paths, got the one path {str(paths)!r}; put it in a list")
-    if isinstance(paths, (bytes, bytearray)) or not isinstance(paths, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput(f"write: expected a list of paths, got {type(paths).__name__}")
-    return tuple(map(_path, paths))
+    return checks.paths("write", paths)
 
 
-def _path(path: object) -> str:
-    """A path as text; an empty one would be the directory where the program is, which nobody means."""
-    if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
-        raise InvalidInput(f"write: expected paths, got {path!r}")
-    return str(path)
-
-
-def _text(_: object, field: attrs.Attribute[Any], value: object) -> None:
-    if not isinstance(value, str):
-        raise InvalidInput(f"{field.name}: expected text, got {type(value).__name__}")
-
-
-def _bool(_: object, field: attrs.Attribute[Any], value: object) -> None:
-    if not isinstance(value, bool):
-        raise InvalidInput(f"{field.name}: expected True or False, got {type(value).__name__}")
-
-
-def _covers(_: object, field: attrs.Attribute[Any], value: object) -> None:
-    if value not in ("arguments", "tool"):
-        raise InvalidInput(f"covers: expected 'arguments' or 'tool', got {value!r}")
+COVERS: Any = checks.validator(checks.choice, choices=("arguments", "tool"))
 
 
 def _prompt(prompt: Prompt | str | None) -> Prompt | None:
     if prompt is None or isinstance(prompt, Prompt):
         return prompt
     if not isinstance(prompt, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput(f"prompt: expected a question or a Prompt, got {type(prompt).__name__}")
-    return Prompt(prompt)
+        raise InvalidInput(f"prompt: expected a question or a Prompt, got {checks.shown(prompt)}")
+    return Prompt(checks.text("prompt", prompt))
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -68,7 +46,7 @@ class Allow(Value):
     Permissions reach the tool's context; :func:`turnstate.tools.shell` enforces them, a plain function must look itself.
     """
 
-    network: bool = attrs.field(default=False, validator=_bool, kw_only=True)
+    network: bool = attrs.field(default=False, validator=checks.validator(checks.flag), kw_only=True)
     write: tuple[str, ...] = attrs.field(default=(), converter=_paths, kw_only=True)
 
 
@@ -76,7 +54,7 @@ class Allow(Value):
 class Deny(Value):
     """The call may not run; the model is told why. No approval for the session helps against it."""
 
-    reason: str = attrs.field(default="", validator=_text)
+    reason: str = attrs.field(default="", validator=checks.validator(checks.text))
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -88,10 +66,10 @@ class Ask(Value):
     person is asked (a question, or a :class:`~turnstate.Prompt`), by default as the tool declares.
     """
 
-    reason: str = attrs.field(default="", validator=_text)
-    network: bool = attrs.field(default=False, validator=_bool, kw_only=True)
+    reason: str = attrs.field(default="", validator=checks.validator(checks.text))
+    network: bool = attrs.field(default=False, validator=checks.validator(checks.flag), kw_only=True)
     write: tuple[str, ...] = attrs.field(default=(), converter=_paths, kw_only=True)
-    covers: Literal["arguments", "tool"] = attrs.field(default="arguments", validator=_covers, kw_only=True)
+    covers: Literal["arguments", "tool"] = attrs.field(default="arguments", validator=COVERS, kw_only=True)
     prompt: Prompt | None = attrs.field(default=None, converter=_prompt, kw_only=True)
 
 
@@ -163,7 +141,7 @@ class AllowAll(Policy[Any]):
     """Everything may run, with these permissions."""
 
     def __init__(self, *, network: bool = False, write: Iterable[str | Path] = ()) -> None:
-        self._verdict = Allow(network=network, write=_paths(write))
+        self._verdict = Allow(network=network, write=write)
 
     async def authorize(self, call: Call, ctx: PolicyContext[Any], /) -> Verdict:
         return self._verdict

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import trio
 
+from turnstate_states import checks
 from turnstate_states.content import Reasoning, Text
 from turnstate_states.errors import InvalidInput, ModelError
 from turnstate_states.transcript import Message
@@ -60,12 +61,13 @@ class Reviewer(Policy[Any]):
     ) -> None:
         if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"model: expected a turnstate.models adapter, got {type(model).__name__}")
-        if not timeout > 0:
-            raise InvalidInput(f"timeout: expected seconds above 0, got {timeout!r}")
+        checks.number("timeout", timeout, above=0, expected="seconds")
+        checks.text("instructions", instructions)
+        checks.optional(checks.instance, "granted", granted, kind=Allow, expected="Allow(...)")
         self._model = model
         self._instructions = f"{INSTRUCTIONS}\n\n{instructions}".strip()
         self._timeout = timeout
-        self._granted = granted or Allow()
+        self._granted = Allow() if granted is None else granted
 
     async def aclose(self) -> None:
         await self._model.aclose()

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import attrs
 import trio
 
+from turnstate_states import checks
 from turnstate_states.errors import InvalidInput
 from turnstate_states.turn import Call
 
@@ -47,7 +48,7 @@ def _arguments(arguments: Mapping[str, str | Condition]) -> Mapping[str, str | C
 
 def _verdict(_: object, field: attrs.Attribute[Any], value: object) -> None:
     if not isinstance(value, (Allow, Ask, Deny)):
-        raise InvalidInput(f"{field.name}: expected Allow(), Ask() or Deny(), got {value!r}")
+        raise InvalidInput(f"{field.name}: expected Allow(), Ask() or Deny(), got {checks.shown(value)}")
 
 
 @attrs.frozen(repr=False, hash=False)
@@ -194,7 +195,7 @@ class Rules(Policy[Any]):
         if order not in (None, "first", "strictest"):
             raise InvalidInput(f"order: expected 'first' or 'strictest', got {order!r}")
         if otherwise is not None and not isinstance(otherwise, (Allow, Ask, Deny)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput(f"otherwise: expected Allow(), Ask() or Deny(), got {otherwise!r}")
+            raise InvalidInput(f"otherwise: expected Allow(), Ask() or Deny(), got {checks.shown(otherwise)}")
         self.rules = rules
         self.order = order or "first"
         self.otherwise = otherwise

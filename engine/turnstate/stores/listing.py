@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
 import attrs
 
+from turnstate_states import checks
 from turnstate_states.errors import InvalidInput
 from turnstate_states.values import Value
 
@@ -58,22 +59,32 @@ class Cursor(Value):
 def _check_flag(_: object, field: attrs.Attribute[Any], value: object) -> None:
     either = "True, False or None" if field.name == "archived" else "True or False"
     if not isinstance(value, bool) and not (value is None and field.name == "archived"):
-        raise InvalidInput(f"{field.name}: expected {either}, got {value!r}")
+        raise InvalidInput(f"{field.name}: expected {either}, got {checks.shown(value)}")
 
 
 def _check_search(_: object, field: attrs.Attribute[Any], value: object) -> None:
     if not _is_text(value):
-        raise InvalidInput(f"search: expected a text, got {value!r}")
+        raise InvalidInput(f"search: expected a text, got {checks.shown(value)}")
 
 
 def _check_labels(_: object, field: attrs.Attribute[Any], value: Mapping[Any, Any]) -> None:
     if not isinstance(value, Mapping) or not all(map(_is_text, (*value.keys(), *value.values()))):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput(f"labels: expected names with texts, such as {{'project': 'a'}}, got {value!r}")
+        raise InvalidInput(f"labels: expected names with texts, such as {{'project': 'a'}}, got {checks.shown(value)}")
 
 
 def _check_order(_: object, field: attrs.Attribute[Any], value: object) -> None:
-    if value not in get_args(SessionOrder):
-        raise InvalidInput(f'order: expected "id" or "recent", got {value!r}')
+    if not isinstance(value, str) or value not in get_args(SessionOrder):
+        raise InvalidInput(f'order: expected "id" or "recent", got {checks.shown(value)}')
+
+
+def _ids(ids: Iterable[str] | None) -> tuple[str, ...] | None:
+    if ids is None:
+        return None
+    return tuple(checks.text("ids", id) for id in checks.array("ids", ids, str, "ids"))
+
+
+def _check_due(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    checks.optional(checks.number, "due", value, expected="None or a time in seconds")
 
 
 def _is_text(value: object) -> bool:
@@ -114,10 +125,10 @@ class SessionQuery(Value):
     unfinished: bool = attrs.field(default=False, validator=_check_flag)
     archived: bool | None = attrs.field(default=None, validator=_check_flag)
     children: bool = attrs.field(default=False, validator=_check_flag)
-    ids: tuple[str, ...] | None = None
+    ids: tuple[str, ...] | None = attrs.field(default=None, converter=_ids)
     search: str = attrs.field(default="", validator=_check_search)
     labels: Mapping[str, str] = attrs.field(factory=_no_labels, validator=_check_labels)
-    due: float | None = None
+    due: float | None = attrs.field(default=None, validator=_check_due)
     order: SessionOrder = attrs.field(default="id", validator=_check_order)
 
     def matches(self, listing: Listing) -> bool:

@@ -12,6 +12,7 @@ from typing import TypeVar
 import attrs
 import trio
 
+from turnstate_states import checks
 from turnstate_states.errors import InvalidInput
 
 from . import sqlite_rows
@@ -62,11 +63,10 @@ class SQLiteStore(Store):
 
     def __init__(self, path: str | os.PathLike[str], *, durability: Durability = "full") -> None:
         super().__init__()
-        given = os.fspath(path)
+        given = checks.path("path", path)
         if given in ("", ":memory:"):
             raise InvalidInput(f"path: {given!r} is not a file: give a path, or use MemoryStore()")
-        if durability not in ("full", "normal"):
-            raise InvalidInput(f'durability: {durability!r} is neither "full" nor "normal"')
+        checks.choice("durability", durability, ("full", "normal"))
         self.path = os.path.abspath(given)
         self.durability: Durability = durability
         self._opening = trio.Lock()

@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 import trio
 
-from turnstate_states.content import UserPart
+from turnstate_states import checks
+from turnstate_states.content import UserPart, as_parts
 from turnstate_states.errors import InvalidInput, Refused, StoreError
 from turnstate_states.turn import Call
 
 from ..agent import Agent
-from ..engine import Engine
+from ..engine import Engine, check_deps
 from ..models.base import Model
 from ..results import Result, SessionInfo
 from ..session import Session
@@ -62,14 +63,17 @@ def crashes(
         AssertionError: the turn has more commits than ``limit``; raised by the loop.
     """
     if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput(f"agent: expected an Agent, got {type(agent).__name__}")
+        raise InvalidInput(f"agent: expected an Agent, got {checks.shown(agent)}")
     if not callable(store):
-        raise InvalidInput(f"store: expected a function that makes a store, such as MemoryStore, got {store!r}")
+        raise InvalidInput(
+            f"store: expected a function that makes a store, such as MemoryStore, got {checks.shown(store)}"
+        )
     if not isinstance(approve, bool) and not callable(approve):
-        raise InvalidInput(f"approve: expected True, False or a function of the call, got {approve!r}")
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput(f"limit: expected a number from 1, got {limit!r}")
-    kept = message if isinstance(message, str) else tuple(message)
+        raise InvalidInput(f"approve: expected True, False or a function of the call, got {checks.shown(approve)}")
+    checks.integer("limit", limit, least=1)
+    if deps is not None:
+        check_deps(deps)
+    kept = as_parts(message)
     return Crashes(Round(agent, kept, store, deps, approve), limit)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from turnstate_states.errors import InvalidInput, StoreError
+from turnstate_states import checks
+from turnstate_states.errors import StoreError
 
 from ..stores.base import (
     ALL_SESSIONS,
@@ -40,10 +41,9 @@ class FaultyStore(Store):
 
     def __init__(self, store: Store, fail_at: int | None = None, when: Literal["before", "after"] = "before") -> None:
         super().__init__()
-        if fail_at is not None and fail_at < 1:
-            raise InvalidInput(f"fail_at: expected None or a number from 1, got {fail_at!r}")
-        if when not in ("before", "after"):
-            raise InvalidInput(f"when: expected 'before' or 'after', got {when!r}")
+        checks.instance("store", store, Store, "a Store")
+        checks.optional(checks.integer, "fail_at", fail_at, least=1, expected="None or a number")
+        checks.choice("when", when, ("before", "after"))
         self.store = store
         self.fail_at = fail_at
         self.when = when

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import attrs
 import trio
 
+from turnstate_states import checks
 from turnstate_states.content import Part, Text, ToolCall
 from turnstate_states.errors import InvalidInput
 from turnstate_states.transcript import Usage
@@ -35,13 +36,14 @@ def call(tool: str, /, **arguments: Any) -> ScriptedCall:
     >>> call("add", a=1)
     ScriptedCall(tool='add', arguments='{"a": 1}')
     """
-    return ScriptedCall(tool, json.dumps(arguments))
+    return ScriptedCall(checks.text("tool", tool), json.dumps(checks.json_object("arguments", arguments)))
 
 
 Line = str | ScriptedCall | Reply | Exception | Iterable["str | ScriptedCall"]
 """One reply: text, a call, several of them, a whole Reply, or an exception to raise."""
 Script = Iterable[Line] | Callable[[ModelRequest], Line]
 S = TypeVar("S", bound="ScriptedModel")
+L = TypeVar("L")
 
 
 class ScriptedModel(Model):
@@ -58,11 +60,11 @@ class ScriptedModel(Model):
     """
 
     def __init__(self, script: Script, *, name: str = "scripted", delay: float = 0.0) -> None:
-        self.name = name
-        self.delay = delay
+        self.name = checks.text("name", name)
+        self.delay = checks.finite("delay", delay, least=0, expected="seconds")
         self.requests: list[ModelRequest] = []
         self._function = script if callable(script) else None
-        self._lines: list[Line] = [] if callable(script) else [_kept(line) for line in script]
+        self._lines: list[Line] = [] if callable(script) else lines_of(script, _kept)
         self._place = 0
         self._repeats = False
         self._step = ""
@@ -128,11 +130,24 @@ class ScriptedModel(Model):
                 slot += 1
 
 
+def lines_of(script: Iterable[L], keep: Callable[[L], L]) -> list[L]:
+    """The lines of a script, each checked and kept."""
+    return [keep(line) for line in checks.items("script", script, "a list of replies or a function")]
+
+
 def _kept(line: Line) -> Line:
     """A line that can be said again, also where an iterator was given."""
-    if isinstance(line, (str, ScriptedCall, Reply, Exception)) or not isinstance(line, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if isinstance(line, (str, ScriptedCall)):
+        _part(line)
         return line
-    return tuple(line)
+    if isinstance(line, (Reply, Exception)):
+        return line
+    if isinstance(line, (bytes, Mapping)) or not isinstance(line, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(f"script: expected text, call(...), a Reply or an exception, got {checks.shown(line)}")  # pyright: ignore[reportUnknownArgumentType]
+    items = tuple(checks.items("script", line, "text, calls"))
+    for item in items:
+        _part(item)
+    return items
 
 
 def _part(item: object) -> Part:
@@ -140,7 +155,7 @@ def _part(item: object) -> Part:
         return Text(item)
     if isinstance(item, ScriptedCall):
         return ToolCall("", item.tool, item.arguments)
-    raise InvalidInput(f"script: expected text, call(...), a Reply or an exception, got {type(item).__name__}")
+    raise InvalidInput(f"script: expected text, call(...), a Reply or an exception, got {checks.shown(item)}")
 
 
 def _usage(request: ModelRequest, parts: Iterable[Part]) -> Usage:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from turnstate_states import checks
+
 from ..models.wire.json_values import is_dict, is_list
 
 __all__ = ["broken_rule"]
@@ -29,6 +31,8 @@ def broken_rule(body: Json, *, alternate: bool = False) -> str:
     >>> broken_rule({"model": "m", "stream": True, "messages": [{"role": "user", "content": " "}]})
     'messages[0]: blank text'
     """
+    checks.instance("body", body, Mapping, "the body of a request")
+    checks.flag("alternate", alternate)
     if not _text(body.get("model")):
         return "model: expected a name"
     if body.get("stream") is not True:

@@ -13,9 +13,10 @@ from typing import Any
 
 import trio
 
+from turnstate_states import checks
 from turnstate_states.errors import InvalidInput, ModelError
 
-from .scripted import ScriptedCall
+from .scripted import ScriptedCall, lines_of
 from .strict_rules import broken_rule
 
 __all__ = ["StrictServer", "broken_rule"]
@@ -55,10 +56,10 @@ class StrictServer(AbstractAsyncContextManager["StrictServer"]):
     ) -> None:
         self.requests: list[Body] = []
         self.refused: list[str] = []
-        self.alternate = alternate
-        self.delay = delay
+        self.alternate = checks.flag("alternate", alternate)
+        self.delay = checks.finite("delay", delay, least=0, expected="seconds")
         self._script = script if callable(script) else None
-        self._lines = iter(()) if callable(script) else iter(list(script))
+        self._lines = iter(()) if callable(script) else iter(lines_of(script, _kept))
         self._ids = itertools.count(1)
         self._port: int | None = None
         self._manager: Any = None
@@ -146,6 +147,16 @@ class StrictServer(AbstractAsyncContextManager["StrictServer"]):
         yield {
             "tool_calls": [{"index": index, "id": f"call_{next(self._ids)}", "type": "function", "function": function}]
         }
+
+
+def _kept(answer: Answer) -> Answer:
+    """An answer of a script, checked."""
+    if isinstance(answer, ModelError):
+        return answer
+    items = (answer,) if isinstance(answer, (str, ScriptedCall)) else checks.items("script", answer, "text, calls")
+    for item in items:
+        checks.instance("script", item, (str, ScriptedCall), "text, call(...) or a ModelError")
+    return answer if isinstance(answer, (str, ScriptedCall)) else tuple(items)
 
 
 async def _read(stream: trio.SocketStream, data: bytes) -> tuple[bytes, bytes]:

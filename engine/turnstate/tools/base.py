@@ -281,10 +281,9 @@ class ToolSet:
         Raises:
             InvalidInput: two have the same name, or it is no list of tools.
         """
-        if isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput(f"tools: expected a list of functions or tools, got {type(tools).__name__}")  # pyright: ignore[reportUnknownArgumentType]
+        given = checks.items("tools", tools, "a list of functions or tools")
         by_name: dict[str, Tool[..., Any]] = {}
-        for item in map(as_tool, tools):
+        for item in map(as_tool, given):
             if item.name in by_name:
                 raise InvalidInput(f"tools: two are called {item.name}; give one of them another name=")
             by_name[item.name] = item

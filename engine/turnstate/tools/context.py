@@ -8,6 +8,7 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
+from turnstate_states import checks
 from turnstate_states.transcript import Usage
 from turnstate_states.turn import Decision, Nested, Permissions
 
@@ -70,7 +71,10 @@ class ToolContext(Generic[D]):
 
     def count_usage(self, model: str, usage: Usage) -> None:
         """Count what a model of the tool's own used; it is in the turn's and the session's usage, under that name."""
-        self.usage[model] = self.usage.get(model, Usage()) + usage
+        from ..models.base import check_usage
+
+        checks.text("model", model)
+        self.usage[model] = self.usage.get(model, Usage()) + check_usage("usage", usage)
 
     def progress(self, value: object) -> None:
         """Tell subscribers how far it is; from any thread. ``value`` is anything that they can use; it is not stored."""

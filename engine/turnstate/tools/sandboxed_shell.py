@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import attrs
 import msgspec
 
+from turnstate_states import checks
 from turnstate_states.errors import InvalidInput, ToolError
 from turnstate_states.turn import Permissions
 
@@ -89,12 +90,17 @@ def shell(
     Raises:
         InvalidInput: an option cannot be used, or bubblewrap is not installed.
     """
+    checks.text("name", name)
+    checks.flag("network", network)
+    checks.number("timeout", timeout, above=0, expected="seconds")
+    checks.integer("output_limit", output_limit, least=1, expected="a number of bytes")
+    checks.choice("sandbox", sandbox, ("bubblewrap", "none"))
     home = _directory(cwd)
     program = _program(sandbox)
     settings = _Settings(
         home,
         tuple(granted_always(write, home)),
-        _environment(env or {}, sandboxed=program is not None),
+        _environment({} if env is None else env, sandboxed=program is not None),
         network,
         program,
         output_limit,
@@ -116,9 +122,9 @@ def shell(
 
 
 def _directory(cwd: str | Path | None) -> str:
-    path = os.path.realpath(cwd or ".")
+    path = os.path.realpath("." if cwd is None else checks.path("cwd", cwd) or ".")
     if not os.path.isdir(path):
-        raise InvalidInput(f"shell: cwd: {str(cwd)!r} is not a directory")
+        raise InvalidInput(f"shell: cwd: {checks.shown(path)} is not a directory")
     return path
 
 
@@ -135,9 +141,7 @@ def _program(sandbox: str) -> str | None:
 
 def granted_always(write: Iterable[str | Path], cwd: str) -> list[str]:
     """The paths of the option ``write``; symbolic links are followed now, once, since the host named them."""
-    if isinstance(write, (str, Path)):
-        raise InvalidInput(f"shell: write: expected a list of paths, got the one path {str(write)!r}; put it in a list")
-    found = [os.path.realpath(os.path.join(cwd, path)) for path in write]
+    found = [os.path.realpath(os.path.join(cwd, path)) for path in checks.paths("shell: write", write)]
     for path in found:
         if not os.path.exists(path):
             raise InvalidInput(f"shell: write: {path} does not exist")
@@ -145,9 +149,9 @@ def granted_always(write: Iterable[str | Path], cwd: str) -> list[str]:
 
 
 def _environment(env: Mapping[str, str], *, sandboxed: bool) -> dict[str, str]:
-    for name, value in env.items():
-        if not isinstance(value, str) or "=" in name or "\0" in name + value:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput(f"shell: env: {name!r} is not a variable with a text")
+    for name, value in checks.mapping("shell: env", env).items():
+        if not isinstance(value, str) or "=" in name or "\0" in name + value or not name:
+            raise InvalidInput(f"shell: env: {checks.shown(name)} is not a variable with a text")
     home = "/tmp" if sandboxed else os.environ.get("HOME", "/")
     return {"PATH": os.environ.get("PATH", PATH), "HOME": home, "LANG": "C.UTF-8", **env}
 

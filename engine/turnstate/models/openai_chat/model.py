@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from turnstate_states import checks
+
 from ..base import OnDelta
 from ..openai.model import OpenAIModel
 from ..wire.http import HTTPOptions, Timeouts
@@ -44,7 +46,7 @@ class OpenAIChat(OpenAIModel):
         http: HTTPOptions | None = None,
         reasoning_field: str | None = None,
     ) -> None:
-        self._reasoning_field = reasoning_field
+        self._reasoning_field = checks.optional_text("reasoning_field", reasoning_field)
         super().__init__(
             name,
             base_url=base_url,

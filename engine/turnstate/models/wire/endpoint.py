@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit, urlunsplit
 
+from turnstate_states import checks
 from turnstate_states.errors import InvalidInput
 
 __all__ = ["check_headers", "check_key", "check_url", "join_url", "shown_url"]
@@ -16,7 +17,7 @@ def check_url(url: str, field: str = "base_url") -> str:
     Raises:
         InvalidInput: it is not an ``http:`` or ``https:`` URL with a host.
     """
-    url = url.strip()
+    url = checks.text(field, url).strip()
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and url.isprintable()
@@ -69,6 +70,7 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
         InvalidInput: a name or a value holds a character that a header cannot carry. The text does not hold the value.
     """
     for name, value in headers.items():
+        checks.instance(f"headers: {checks.shown(name)}", value, str, "text")
         good = name.isascii() and name.isprintable() and name and not set(name) & set(' :()<>@,;\\"/[]?={}')
         if not good or not (value.isascii() and value.isprintable()):
             raise InvalidInput(f"headers: {name!r} or its value holds a character that a header cannot carry")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 import trio
 
+from turnstate_states import checks
 from turnstate_states.errors import InvalidInput, ModelError
 
 from .endpoint import check_url, shown_url
@@ -59,9 +60,9 @@ class Timeouts:
     total: float | None = None
 
     def __attrs_post_init__(self) -> None:
-        for name, value in attrs.asdict(self).items():
-            if value is not None and not (isinstance(value, (int, float)) and value > 0):
-                raise InvalidInput(f"timeouts: {name} must be a number of seconds above 0, or None for no limit")
+        for name in attrs.fields_dict(type(self)):
+            expected = "None for no limit, or seconds"
+            checks.optional(checks.number, f"timeouts: {name}", getattr(self, name), above=0, expected=expected)
 
 
 @attrs.frozen(kw_only=True)
@@ -84,10 +85,14 @@ class HTTPOptions:
     environment: bool = True
 
     def __attrs_post_init__(self) -> None:
+        checks.flag("http2", self.http2)
+        checks.flag("environment", self.environment)
+        if self.ca is not None and not isinstance(self.ca, ssl.SSLContext):
+            checks.path("ca", self.ca)
         if self.http2 and find_spec("h2") is None:
             raise InvalidInput("http2: the package h2 is missing; install turnstate[http2]")
         if self.proxy is not None:
-            check_url(self.proxy)
+            check_url(self.proxy, "proxy")
 
     def tls(self) -> ssl.SSLContext:
         """Whom to trust.

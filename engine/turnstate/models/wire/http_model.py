@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
+from turnstate_states import checks
 from turnstate_states.content import Text
 from turnstate_states.errors import InvalidInput, ModelError
 from turnstate_states.transcript import Message, Usage
@@ -90,20 +91,25 @@ class HTTPModel(Model):
         connections: int = 100,
         http: HTTPOptions | None = None,
     ) -> None:
-        if not name.strip():
-            raise InvalidInput("name: expected the model's name on the server")
-        if connections < 1:
-            raise InvalidInput("connections: expected at least 1")
-        self.name = name
+        self.name = checks.text("name", name, filled=True, expected="the model's name on the server")
+        checks.integer("connections", connections, least=1)
+        checks.optional_text("base_url", base_url)
+        if api_key is not None and not isinstance(api_key, str):
+            checks.callback("api_key", api_key, "text or a function")
+        checks.optional(checks.instance, "timeouts", timeouts, kind=Timeouts, expected="Timeouts")
+        checks.optional(checks.instance, "http", http, kind=HTTPOptions, expected="HTTPOptions")
+        settings = {} if settings is None else checks.mapping("settings", settings)
+        extra_body = {} if extra_body is None else checks.mapping("extra_body", extra_body)
+        headers = {} if headers is None else checks.mapping("headers", headers)
         self._base = check_url(base_url or os.environ.get(self.url_variable) or self.default_url)
         self._url = self._endpoint(self._base)
         self._origin = shown_url(self._url)
         self._api_key = check_key(api_key) if isinstance(api_key, str) else api_key
         if api_key is None:
             self._key_of_environment()
-        self._headers = check_headers(headers or {})
+        self._headers = check_headers(headers)
         self._channel = Channel(self._url, timeouts or Timeouts(), connections, http)
-        self._encoder = self._make_encoder(settings or {}, extra_body or {})
+        self._encoder = self._make_encoder(settings, extra_body)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, base_url={self._origin.removesuffix(f'/{self.path}')!r})"
