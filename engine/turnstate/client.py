@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Unpack
 
+from turnstate_states import checks
 from turnstate_states.errors import InvalidInput
 
 from .engine import check_id
@@ -28,7 +29,7 @@ class Client:
 
     def __init__(self, store: Store) -> None:
         if not isinstance(store, Store):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput(f"store: expected a Store such as SQLiteStore(path), got {type(store).__name__}")
+            raise InvalidInput(f"store: expected a Store such as SQLiteStore(path), got {checks.shown(store)}")
         self._store = store
 
     async def __aenter__(self) -> Client:
@@ -56,11 +57,12 @@ class Client:
 
     async def import_session(self, id: str, data: bytes) -> SessionHandle:
         """Begin a session with an exported thread; see :meth:`~turnstate.Engine.import_session`."""
+        thread = checks.instance("data", data, bytes, "what export() gave, bytes")
         from turnstate_states.thread import read_thread
 
         from .beginning import begin
 
-        await begin(self._store, check_id(id), read_thread(data))
+        await begin(self._store, check_id(id), read_thread(thread))
         return self.session(id)
 
     async def delete(self, session: str) -> bool:

@@ -342,11 +342,12 @@ class Engine(Generic[D]):
             InvalidInput: it is not an exported thread; the text says where and why.
             Refused: the session exists already.
         """
+        thread = checks.instance("data", data, bytes, "what export() gave, bytes")
         from turnstate_states.thread import read_thread
 
         from .beginning import begin
 
-        await begin(self.store, check_id(id), read_thread(data))
+        await begin(self.store, check_id(id), read_thread(thread))
         return self.session(id)
 
     async def serve(self, *, sessions: int = 100, interval: float = 0.5) -> None:

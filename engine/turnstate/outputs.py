@@ -8,6 +8,8 @@ import msgspec
 
 from turnstate_states.errors import InvalidInput, ModelError
 
+from .failures import describe
+
 __all__ = ["OutputType"]
 
 T = TypeVar("T")
@@ -29,15 +31,15 @@ class OutputType(Generic[T]):
     """
 
     def __init__(self, kind: type[T]) -> None:
-        self.name: str = getattr(kind, "__name__", "Answer")
+        self.name: str = kind.__name__ if isinstance(kind, type) else "the type of the answer"  # pyright: ignore[reportUnnecessaryIsInstance]
         try:
             schema = msgspec.json.schema(kind)
             self._wrapped = not _is_object(schema)
             shape: Any = msgspec.defstruct("Answer", [(WRAPPED, kind)]) if self._wrapped else kind
             self.schema = _closed(schema if not self._wrapped else msgspec.json.schema(shape))
             self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(shape)
-        except TypeError as error:
-            raise InvalidInput(f"output: {self.name} is not a type that JSON can give: {error}") from None
+        except Exception as error:  # what is no type fails in many ways
+            raise InvalidInput(f"output: {self.name} is not a type that JSON can give: {describe(error)}") from None
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from turnstate_states.events import NumberedEvent
 from turnstate_states.transcript import Message, Transcript
 from turnstate_states.turn import Call
 
+from .options import check_names
 from .records import listed, waiting_calls
 from .results import SessionInfo, SessionPage
 from .stores.base import Store
@@ -130,6 +131,7 @@ def query_of(only: SessionFilter) -> SessionQuery:
     Raises:
         InvalidInput: a value cannot be used; the text names it.
     """
+    check_names("sessions", only, SessionFilter.__annotations__)
     only.setdefault("archived", False)
     return SessionQuery(**only)
 

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from turnstate_states import checks
 from turnstate_states.content import UserPart, as_parts
 from turnstate_states.errors import Refused
 from turnstate_states.submissions import (
@@ -237,7 +238,7 @@ class SessionHandle(SessionReader):
 
     async def rename(self, title: str) -> Receipt:
         """Give the session another title; it is cut to 200 characters."""
-        return await self._submit(Describe(new_id(), title), explicit=False)
+        return await self._submit(Describe(new_id(), checks.name("title", title, filled=True)), explicit=False)
 
     async def label(self, labels: Mapping[str, str | None]) -> Receipt:
         """Set labels, by which lists can be filtered; None takes one away."""
@@ -245,7 +246,7 @@ class SessionHandle(SessionReader):
 
     async def archive(self, archived: bool = True) -> Receipt:
         """Take the session off the usual list, or put it back."""
-        return await self._submit(Describe(new_id(), archived=archived), explicit=False)
+        return await self._submit(Describe(new_id(), archived=checks.flag("archived", archived)), explicit=False)
 
     async def command(self, name: str, arguments: Mapping[str, Any] | None = None, *, id: str | None = None) -> Receipt:
         """Have the middleware that owns this command carry it out.

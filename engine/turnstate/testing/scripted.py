@@ -18,6 +18,7 @@ from turnstate_states.transcript import Usage
 from turnstate_states.turn import Stop
 
 from ..models.base import Model, ModelRequest, OnDelta, Reply
+from ..tools.declaring import is_async
 
 __all__ = ["ScriptedCall", "ScriptedModel", "call"]
 
@@ -63,8 +64,8 @@ class ScriptedModel(Model):
         self.name = checks.text("name", name)
         self.delay = checks.finite("delay", delay, least=0, expected="seconds")
         self.requests: list[ModelRequest] = []
+        self._lines: list[Line] = lines_of(script, _kept)
         self._function = script if callable(script) else None
-        self._lines: list[Line] = [] if callable(script) else lines_of(script, _kept)
         self._place = 0
         self._repeats = False
         self._step = ""
@@ -130,8 +131,12 @@ class ScriptedModel(Model):
                 slot += 1
 
 
-def lines_of(script: Iterable[L], keep: Callable[[L], L]) -> list[L]:
-    """The lines of a script, each checked and kept."""
+def lines_of(script: Iterable[L] | Callable[..., L], keep: Callable[[L], L]) -> list[L]:
+    """The lines of a script, each checked and kept; none of a function, which must be a plain one."""
+    if callable(script):
+        if is_async(script):
+            raise InvalidInput("script: expected a list of replies or a plain function, got an async one")
+        return []
     return [keep(line) for line in checks.items("script", script, "a list of replies or a function")]
 
 

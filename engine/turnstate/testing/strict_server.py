@@ -59,7 +59,7 @@ class StrictServer(AbstractAsyncContextManager["StrictServer"]):
         self.alternate = checks.flag("alternate", alternate)
         self.delay = checks.finite("delay", delay, least=0, expected="seconds")
         self._script = script if callable(script) else None
-        self._lines = iter(()) if callable(script) else iter(lines_of(script, _kept))
+        self._lines = iter(lines_of(script, _kept))
         self._ids = itertools.count(1)
         self._port: int | None = None
         self._manager: Any = None
