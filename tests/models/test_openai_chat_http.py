@@ -13,6 +13,7 @@ from tests.models.exchanges import CANARY, everything_told, failure_of, hello, i
 from tests.models.keep_alive_server import END, HEAD, KeepAliveServer, part, plain, serving
 from turnstate.models import OpenAIChat, Timeouts
 from turnstate.models.base import OnDelta, Reply
+from turnstate.models.wire.secret import Secret
 from turnstate_states.errors import ModelError
 
 
@@ -302,7 +303,7 @@ def test_a_model_works_in_one_run_after_another() -> None:
         async with serving(GOOD) as server:
             if not made:
                 made.append(model(server))
-            made[0]._channel._url = server.url + "/chat/completions"  # pyright: ignore[reportPrivateUsage]
+            made[0]._channel._address = Secret(server.url + "/chat/completions")  # pyright: ignore[reportPrivateUsage]
             assert (await made[0].respond(hello(), ignore)).text == "Hello"
             await made[0].aclose()
             assert (await made[0].respond(hello(), ignore)).text == "Hello"

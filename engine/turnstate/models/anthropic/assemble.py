@@ -13,6 +13,7 @@ from turnstate_states.turn import Stop
 from ..base import DeltaKind, OnDelta, Reply
 from ..wire.errors import stream_error
 from ..wire.json_values import as_dict, as_list, is_dict, mend, misfit
+from ..wire.redaction import foreign
 from .parts import BULK, Block, as_text, family_of, part_of
 from .usage import read_usage
 
@@ -249,4 +250,6 @@ def _index(fields: Mapping[str, Any]) -> int | None:
 
 
 def _wrong(kind: str, block: Block) -> ModelError:
-    return ModelError(f"the server sent {kind} for a block of type {block.kind[:40]}", kind="protocol", retryable=True)
+    return ModelError(
+        f"the server sent {kind} for a block of type {foreign(block.kind, 40)}", kind="protocol", retryable=True
+    )

@@ -10,6 +10,7 @@ from typing import Any
 from turnstate_states.errors import ModelError
 
 from ..wire.json_values import as_dict, as_list, is_dict, is_list, misfit
+from ..wire.redaction import foreign
 
 __all__ = ["PartialArguments"]
 
@@ -139,5 +140,5 @@ def _put(holder: list[Any] | dict[str, Any], step: str | int, value: Any) -> Non
 
 
 def _nonsense(path: str) -> ModelError:
-    text = f"the server sent an argument for a place that cannot be: {path[:80]}"
+    text = f"the server sent an argument for a place that cannot be: {foreign(path, 80)}"
     return ModelError(text, kind="protocol", retryable=True)

@@ -38,7 +38,7 @@ class Gemini(HTTPModel):
     key_headers = frozenset({"authorization", "x-goog-api-key"})
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, base_url={shown_url(self._base)!r})"
+        return f"{type(self).__name__}({self.name!r}, base_url={shown_url(self._secret_base.reveal())!r})"
 
     def _make_encoder(self, settings: Mapping[str, Any], extra_body: Mapping[str, Any]) -> GeminiEncoder:
         return GeminiEncoder(

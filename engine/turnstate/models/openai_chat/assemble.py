@@ -14,6 +14,7 @@ from ..base import OnDelta, Reply
 from ..openai.usage import read_usage
 from ..wire.errors import stream_error
 from ..wire.json_values import as_dict, as_list, is_dict, is_list, misfit
+from ..wire.redaction import foreign
 from . import PROTOCOL
 from .calls import CallSlots
 from .parts import Pieces, add_details
@@ -217,7 +218,9 @@ class ChatAssembler:
         if word == "insufficient_system_resource":
             raise ModelError("the server has too little capacity now", kind="overloaded", retryable=True)
         if "malformed" in word:
-            raise ModelError(f"the model's tool call was malformed ({reason[:80]})", kind="protocol", retryable=True)
+            raise ModelError(
+                f"the model's tool call was malformed ({foreign(reason, 80)})", kind="protocol", retryable=True
+            )
         self.finish = self.finish or reason
 
     def _said(self) -> list[Part]:

@@ -13,6 +13,7 @@ from turnstate_states.turn import Stop
 from ..base import OnDelta, Reply
 from ..wire.errors import stream_error
 from ..wire.json_values import as_dict, as_list, is_dict, misfit, scrub
+from ..wire.redaction import foreign
 from .items import Growing, PieceKind
 from .parts import CALLS, parts_of, text_field
 from .slots import GrowingItems
@@ -111,7 +112,7 @@ class ResponsesAssembler:
         if fields.get("error") or status == "failed":
             raise stream_error(fields)
         if status not in ("completed", "incomplete"):
-            raise ModelError(f"the server ended the answer as {status[:40]!r}", kind="server", retryable=True)
+            raise ModelError(f"the server ended the answer as {foreign(status, 40)!r}", kind="server", retryable=True)
         if is_dict(details := fields.get("incomplete_details")):
             self._reason = str(details.get("reason") or "")[:80]
         output = fields.get("output")

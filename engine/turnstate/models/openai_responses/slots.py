@@ -9,6 +9,7 @@ from typing import Any
 from turnstate_states.errors import ModelError
 
 from ..base import OnDelta
+from ..wire.redaction import foreign
 from .items import Growing, PieceKind
 from .parts import CALLS
 
@@ -52,7 +53,7 @@ class GrowingItems:
         if item is None:
             return self._open(Growing.kind_for(piece), output, item_id)
         if not item.takes(piece):
-            text = f"the server sent a piece of {piece} for an item of type {item.kind[:40]}"
+            text = f"the server sent a piece of {piece} for an item of type {foreign(item.kind, 40)}"
             raise ModelError(text, kind="protocol", retryable=True)
         return item
 

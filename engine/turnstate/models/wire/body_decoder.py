@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Set
 from typing import Any, Generic, Protocol, TypeVar
 
-from turnstate_states.content import clean_text
 from turnstate_states.errors import ModelError
 from turnstate_states.transcript import Usage
 
 from ..base import Reply
 from .json_values import IN_PIECES, is_list, read_odd_json
+from .redaction import foreign
 from .sse import MAX_EVENT, SSEDecoder
 
 __all__ = ["Assembler", "BodyDecoder"]
@@ -123,7 +123,7 @@ class BodyDecoder(ABC, Generic[A]):
             return {}
         value = read_odd_json(text, in_pieces)
         if value is None:
-            snippet = clean_text(text[:80])
+            snippet = foreign(text, 80)
             raise ModelError(f"{what} is not JSON: {snippet}", kind="protocol", retryable=True)
         return value
 

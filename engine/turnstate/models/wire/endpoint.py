@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from ipaddress import ip_address
 from urllib.parse import urlsplit, urlunsplit
 
 from turnstate_states import checks
 from turnstate_states.errors import InvalidInput
 
-__all__ = ["check_headers", "check_key", "check_url", "join_url", "shown_url"]
+__all__ = ["check_headers", "check_key", "check_url", "join_url", "shown_url", "warn_of_plain_http"]
+
+log = logging.getLogger("turnstate")
+_warned: set[str] = set()
+_MOST_HOSTS = 1000
 
 
 def check_url(url: str, field: str = "base_url") -> str:
@@ -75,3 +81,36 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
         if not good or not (value.isascii() and value.isprintable()):
             raise InvalidInput(f"headers: {name!r} or its value holds a character that a header cannot carry")
     return dict(headers)
+
+
+def warn_of_plain_http(url: str) -> None:
+    """Log, once for each host, that a key goes to another machine where everybody on the way can read it.
+
+    It is a line of the log and not a :class:`Warning`: the address often comes from the environment, so it is for whoever
+    runs the program, in production as well, and must not stop a program whose warnings are errors.
+
+    Args:
+        url: where a request goes that carries a key or a password.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme != "http" or _is_local(host) or host in _warned:
+        return
+    if len(_warned) >= _MOST_HOSTS:
+        _warned.clear()
+    _warned.add(host)
+    log.warning("a key is sent to %s over plain http, where others can read it on its way; use https", host)
+
+
+def _is_local(host: str) -> bool:
+    """Whether what is sent to a host stays on this machine.
+
+    >>> [host for host in ("localhost", "a.localhost", "127.0.0.9", "::1", "10.0.0.1", "gpu") if _is_local(host)]
+    ['localhost', 'a.localhost', '127.0.0.9', '::1']
+    """
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -22,6 +22,8 @@ from turnstate_states.errors import InvalidInput, ModelError
 
 from .endpoint import check_url, shown_url
 from .http_errors import transport_error
+from .redaction import foreign
+from .secret import Secret
 
 if TYPE_CHECKING:
     import httpx
@@ -65,6 +67,10 @@ class Timeouts:
             checks.optional(checks.number, f"timeouts: {name}", getattr(self, name), above=0, expected=expected)
 
 
+def _secret(value: str | Secret[str] | None) -> Secret[str] | None:
+    return Secret(value) if isinstance(value, str) else value
+
+
 @attrs.frozen(kw_only=True)
 class HTTPOptions:
     """How requests travel.
@@ -80,7 +86,7 @@ class HTTPOptions:
     """
 
     http2: bool = False
-    proxy: str | None = attrs.field(default=None, repr=False)
+    proxy: Secret[str] | None = attrs.field(default=None, converter=_secret)
     ca: str | Path | ssl.SSLContext | None = None
     environment: bool = True
 
@@ -92,7 +98,8 @@ class HTTPOptions:
         if self.http2 and find_spec("h2") is None:
             raise InvalidInput("http2: the package h2 is missing; install turnstate[http2]")
         if self.proxy is not None:
-            check_url(self.proxy, "proxy")
+            given: Any = self.proxy.reveal() if isinstance(self.proxy, Secret) else self.proxy
+            check_url(given, "proxy")
 
     def tls(self) -> ssl.SSLContext:
         """Whom to trust.
@@ -140,7 +147,7 @@ class Channel:
     def __init__(
         self, url: str, timeouts: Timeouts, connections: int = 100, options: HTTPOptions | None = None
     ) -> None:
-        self._url = url
+        self._address = Secret(url)
         self._options = options or HTTPOptions()
         if isinstance(self._options.ca, (str, Path)):
             self._options = attrs.evolve(self._options, ca=self._options.tls())
@@ -184,6 +191,7 @@ class Channel:
         client = self._open()
         request = client.build_request("POST", self._url, content=body, headers=dict(headers))
         request.stream = _whole_body()(body)
+        request.url = _quiet_url()(request.url)
         limit = self._timeouts.first_byte
         with trio.move_on_after(_seconds(limit)):
             try:
@@ -229,6 +237,10 @@ class Channel:
         if reading.scope.cancelled_caught and receiver.patience is None and not reading.enough:
             raise self._late(f"nothing came from {shown_url(self._url)} for {idle:g} s")
         receiver.end()
+
+    @property
+    def _url(self) -> str:
+        return self._address.reveal()
 
     def _late(self, text: str) -> ModelError:
         return ModelError(text, kind="timeout", retryable=True)
@@ -295,6 +307,18 @@ def _whole_body() -> Callable[[bytes], httpx.AsyncByteStream]:
     return WholeBody
 
 
+@cache
+def _quiet_url() -> type[httpx.URL]:
+    """A URL whose text holds no password and no query: httpx writes the text of each request's URL into its log."""
+    import httpx
+
+    class QuietURL(httpx.URL):
+        def __str__(self) -> str:
+            return shown_url(super().__str__())
+
+    return QuietURL
+
+
 def _stream(response: httpx.Response) -> httpx.AsyncByteStream:
     """The body as it comes, without httpx's own decoding, whose errors would leave generators half read."""
     import httpx
@@ -309,7 +333,7 @@ def _inflated(response: httpx.Response, feed: Callable[[bytes], bool]) -> Callab
     if encoding in ("", "identity"):
         return feed
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise ModelError(f"the answer is compressed in an unknown way ({encoding[:20]})", kind="protocol")
+        raise ModelError(f"the answer is compressed in an unknown way ({foreign(encoding, 20)})", kind="protocol")
     inflate = zlib.decompressobj(wbits=47).decompress
 
     def feed_inflated(data: bytes) -> bool:
@@ -333,7 +357,7 @@ def _client(url: str, connect: float | None, options: HTTPOptions) -> httpx.Asyn
         # Redirects are not followed, so a plain URL needs no certificates, and reading them takes a while.
         verify=options.tls() if url.startswith("https:") else False,
         http2=options.http2,
-        proxy=options.proxy,
+        proxy=None if options.proxy is None else options.proxy.reveal(),
         trust_env=options.environment,
         timeout=httpx.Timeout(None, connect=connect),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30.0),

@@ -6,17 +6,16 @@ import math
 import re
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from socket import gaierror
-from typing import Any
 
-from turnstate_states.content import clean_text
 from turnstate_states.errors import ModelError, ModelErrorKind
+
+from .redaction import chain_of, foreign
 
 __all__ = [
     "failure_text",
-    "hide",
     "kind_of_status",
     "one_line",
     "plain_text",
@@ -108,8 +107,8 @@ def _until(text: str | None, now: float) -> float | None:
 
 
 def one_line(text: str) -> str:
-    """A server's text as one line of bounded length that can be encoded."""
-    line = " ".join(clean_text(text[: 4 * _LONGEST]).split())
+    """A server's text as one line of bounded length that can be encoded and holds no secret."""
+    line = " ".join(foreign(text, 4 * _LONGEST).split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 
@@ -119,7 +118,7 @@ def plain_text(body: bytes, headers: Mapping[str, str]) -> str:
     >>> plain_text(b"<html><title>Bad gateway</title></html>", {}), plain_text(b"busy", {}), plain_text(b"{}", {})
     ('Bad gateway', 'busy', '')
     """
-    text = body[:2000].decode("utf-8", "replace").strip()
+    text = foreign(body[:8000].decode("utf-8", "replace"), 2000).strip()
     if "html" in headers.get("content-type", "") or text.startswith("<"):
         found = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
         return found.group(1) if found else ""
@@ -137,17 +136,6 @@ def failure_text(status: int, url: str, text: str) -> str:
     if status in (404, 405) and not text:
         return f"{url} does not exist on the server ({status}); is base_url right?"
     return f"{text or f'{url} answered without a reason'} ({status})"
-
-
-def hide(error: ModelError, secrets: Iterable[str]) -> ModelError:
-    """The same error with secrets taken out of its text: servers echo the keys that they refuse."""
-    text = str(error)
-    for secret in secrets:
-        # A dummy like "x" would be found in ordinary words.
-        if len(secret) >= 6:
-            text = text.replace(secret, "***")
-    error.args = (text,)
-    return error
 
 
 def transport_error(error: Exception, url: str, *, answering: bool) -> ModelError:
@@ -182,7 +170,7 @@ def _hung_up(error: Exception) -> bool:
 def _no_connection(error: Exception, url: str) -> ModelError:
     import httpx
 
-    causes = list(_causes(error))
+    causes = chain_of(error)
     if isinstance(error, httpx.ConnectTimeout) or any(isinstance(cause, TimeoutError) for cause in causes):
         return ModelError(f"cannot connect to {url} in time", kind="timeout", retryable=True)
     reason, retryable = "the connection failed", True
@@ -198,16 +186,3 @@ def _no_connection(error: Exception, url: str) -> ModelError:
             reason = "the TLS handshake failed"
     hint = "; is the server running?" if reason == "connection refused" else ""
     return ModelError(f"cannot connect to {url} ({reason}){hint}", kind="connection", retryable=retryable)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Everything that led to an error, members of groups included."""
-    waiting: list[Any] = [error]
-    seen: set[int] = set()
-    while waiting:
-        current = waiting.pop()
-        if current is None or id(current) in seen:
-            continue
-        seen.add(id(current))
-        yield current
-        waiting += [current.__cause__, current.__context__, *getattr(current, "exceptions", ())]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from turnstate_states import checks
 from turnstate_states.content import Text
@@ -14,10 +15,12 @@ from turnstate_states.errors import InvalidInput, ModelError
 from turnstate_states.transcript import Message, Usage
 
 from ..base import Model, ModelRequest, OnDelta, Reply
-from .endpoint import check_headers, check_key, check_url, join_url, shown_url
+from .endpoint import check_headers, check_key, check_url, join_url, shown_url, warn_of_plain_http
 from .errors import response_error
 from .http import Channel, HTTPOptions, Receiver, Timeouts
-from .http_errors import hide
+from .redaction import Redactor, redacting
+from .secret import Secret
+from .secret_words import bears_secret, redactor_of, secrets_in_body
 
 __all__ = ["ApiKey", "Decoder", "Encoder", "HTTPModel"]
 
@@ -101,41 +104,75 @@ class HTTPModel(Model):
         settings = {} if settings is None else checks.mapping("settings", settings)
         extra_body = {} if extra_body is None else checks.mapping("extra_body", extra_body)
         headers = {} if headers is None else checks.mapping("headers", headers)
-        self._base = check_url(base_url or os.environ.get(self.url_variable) or self.default_url)
-        self._url = self._endpoint(self._base)
+        # What may hold a secret is kept in a holder: no repr, vars() or pickle of a model shows it.
+        base = check_url(base_url or os.environ.get(self.url_variable) or self.default_url)
+        self._secret_base = Secret(base)
+        self._secret_url = Secret(self._endpoint(base))
         self._origin = shown_url(self._url)
-        self._api_key = check_key(api_key) if isinstance(api_key, str) else api_key
+        self._secret_key = Secret(check_key(api_key)) if isinstance(api_key, str) else None
+        self._ask_key = None if isinstance(api_key, str) else api_key
         if api_key is None:
             self._key_of_environment()
-        self._headers = check_headers(headers)
-        self._channel = Channel(self._url, timeouts or Timeouts(), connections, http)
+        self._secret_headers = Secret(check_headers(headers))
+        self._http = http or HTTPOptions()
+        self._channel = Channel(self._url, timeouts or Timeouts(), connections, self._http)
         self._encoder = self._make_encoder(settings, extra_body)
+        self._secret_fields = Secret(frozenset(secrets_in_body({**settings, **extra_body})))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, base_url={self._origin.removesuffix(f'/{self.path}')!r})"
+
+    def __copy__(self) -> HTTPModel:
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
+    def __deepcopy__(self, memo: dict[int, Any], /) -> HTTPModel:
+        return copy.copy(self)
+
+    def __reduce_ex__(self, protocol: object, /) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} cannot be pickled, since it holds an API key; make it again where it is used"
+        )
 
     async def respond(self, request: ModelRequest, on_delta: OnDelta) -> Reply:
         """Send the request and wait for the whole reply; see :meth:`Model.respond`."""
         body = self._encode(request)
         key = await self._key()
-        given = {name.lower() for name in self._headers}
+        with redacting(lambda: self._redactor(key)):
+            return await self._exchange(body, key, self._make_decoder(on_delta))
+
+    async def _exchange(self, body: bytes, key: str, decoder: Decoder) -> Reply:
+        own = self._secret_headers.reveal()
+        given = {name.lower() for name in own}
         authorized = not given.isdisjoint(self.key_headers)
         standing = {"Content-Type": "application/json", **self._standing_headers()}
         if key and not authorized:
             standing |= self._authorize(key)
-        headers = {name: value for name, value in standing.items() if name.lower() not in given} | self._headers
+        headers = {name: value for name, value in standing.items() if name.lower() not in given} | own
+        if bears_secret(key, own, self._url):
+            warn_of_plain_http(self._url)
 
         def failed(status: int, answer: Mapping[str, str], text: bytes) -> ModelError:
             return self._failed(status, answer, text, with_key=bool(key) or authorized)
 
-        decoder = self._make_decoder(on_delta)
         try:
             await self._channel.post(body, headers, decoder, failed)
             return decoder.reply()
         except ModelError as error:
             error.usage = decoder.usage
-            hide(error, (key, *self._headers.values()))
             raise
+
+    def _redactor(self, key: str) -> Redactor:
+        proxy = self._http.proxy
+        urls = [self._url, *([] if proxy is None else [proxy.reveal()])]
+        headers, fields = self._secret_headers.reveal(), self._secret_fields.reveal()
+        return redactor_of(key, headers, urls, fields, environment=self._http.environment)
+
+    @property
+    def _url(self) -> str:
+        """Where requests go, with all that may be secret in it."""
+        return self._secret_url.reveal()
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Check settings of a turn as a request with them is encoded; see :meth:`Model.check_settings`."""
@@ -178,12 +215,12 @@ class HTTPModel(Model):
             raise ModelError(str(error), kind="invalid-request") from error
 
     async def _key(self) -> str:
-        if isinstance(self._api_key, str):
-            return self._api_key
+        if self._secret_key is not None:
+            return self._secret_key.reveal()
         try:
-            if self._api_key is None:
+            if self._ask_key is None:
                 return self._key_of_environment()
-            given = self._api_key()
+            given = self._ask_key()
             return check_key(await given if inspect.isawaitable(given) else given)
         except InvalidInput as error:
             raise ModelError(str(error), kind="authentication") from error
