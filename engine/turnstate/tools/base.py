@@ -6,7 +6,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Generic, Literal, ParamSpec, cast, overload
+from typing import Any, Generic, Literal, ParamSpec, cast, get_args, overload
 
 import attrs
 from typing_extensions import TypeVar
@@ -28,6 +28,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 OnCrashOption = Literal["report", "rerun"] | Callable[..., Awaitable[Any]]
 Approval = bool | Callable[..., bool]
+Errors = Literal["type", "text"]
 PromptOption = Prompt | str | Callable[..., Prompt | str | None] | None
 
 log = logging.getLogger("turnstate")
@@ -55,6 +56,7 @@ class Tool(Generic[P, R]):
         outside: bool = False,
         prompt: PromptOption = None,
         version: str = "",
+        errors: Errors = "type",
     ) -> None:
         self.function = function
         self.name: str = check_name(name, function)
@@ -70,6 +72,9 @@ class Tool(Generic[P, R]):
         checks.optional(checks.number, f"{where} timeout", timeout, above=0, expected="None or seconds")
         checks.optional(checks.finite, f"{where} expires", expires, above=0, expected="None or seconds")
         checks.integer(f"{where} output_limit", output_limit, least=1, expected="a number of bytes")
+        checks.choice(f"{where} errors", errors, choices=get_args(Errors))
+        checks.text(f"{where} version", version)
+        self.errors = errors
         self.timeout = timeout
         self.approval = approval
         self.on_crash = on_crash
@@ -180,6 +185,7 @@ def tool(
     outside: bool = False,
     prompt: PromptOption = None,
     version: str = "",
+    errors: Errors = "type",
 ) -> Tool[P, R]: ...
 @overload
 def tool(
@@ -196,6 +202,7 @@ def tool(
     outside: bool = False,
     prompt: PromptOption = None,
     version: str = "",
+    errors: Errors = "type",
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a tool, as a decorator (``@tool``, ``@tool(approval=True)``) or by a call
@@ -223,6 +230,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         version: what you say that the function is now, such as ``"2"``. An approval holds for a tool whose name, parameters,
             crash rule and version are the same; change it where the function does something else under the same
             parameters, and what waits for a person is asked again.
+        errors: what the model, and with it whoever runs it, reads of an exception. ``type``: its type, and the log has the
+            rest. ``text``: its text as well. The text of a :class:`~turnstate.ToolError` is always read.
 
     An async generator function tells what it yields as progress; the last value is the result.
 
