@@ -22,7 +22,7 @@ from turnstate_states.transcript import Message, Timing, Usage
 from turnstate_states.turn import Failure, TurnState
 
 from .agent import Agent
-from .failures import describe, failure_in
+from .failures import OwnWords, describe, failure_in
 from .feed import Attempt, Feed
 from .middleware.base import Again, StepContext, Stop, TurnContext
 from .models.base import DeltaKind, ModelRequest, Reply, as_model_error
@@ -81,7 +81,7 @@ async def prepare(agent: Agent[Any], context: StepContext[Any], key: Activity) -
 def _expect(said: object, kinds: tuple[type, ...]) -> None:
     if said is not None and not isinstance(said, kinds):
         expected = " or ".join(kind.__name__ for kind in kinds)
-        raise TypeError(f"expected None or {expected}, got {type(said).__name__}")
+        raise OwnWords(f"expected None or {expected}, got {type(said).__name__}")
 
 
 def _hook_error(item: object, hook: str, raised: BaseException) -> HookError:
@@ -131,8 +131,6 @@ async def attempt(
         reply = await model.respond(request, on_delta)
     except BaseException as raised:
         error = as_model_error(failure_in(raised))
-        if error is not raised:
-            log.error("the model %s raised", model.name, exc_info=raised)
         failed = AttemptFailed(key, failure_of(error), running.parts(), error.usage or Usage(), model.name)
         return failed, error
     finally:

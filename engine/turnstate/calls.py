@@ -20,7 +20,7 @@ from turnstate_states.turn import Call
 
 from .activities import failure_of
 from .deciding import Question, decide
-from .failures import describe, failure_in
+from .failures import describe_to_model, failure_in
 from .running import GRACE, Abandoned, CallTask, Suspended, invoke_tool, run_check, run_tool, timed_out
 from .tools import Tool, ToolContext
 
@@ -194,7 +194,8 @@ class CallRunner:
             except BaseException as raised:
                 error = failure_in(raised)
                 log.warning("the check of tool %s failed in call %s", tool.name, task.id, exc_info=error)
-                reason = f"after restart ({describe(error)})"
+                told = describe_to_model(error, "the check", in_words=tool.errors == "text")
+                reason = f"after restart ({told})"
                 driver.report(CallDone(key, call.id, "unknown", texts.unknown(reason), reason))
             else:
                 driver.report(CallChecked(key, call.id, found))

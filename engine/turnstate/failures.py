@@ -7,10 +7,25 @@ import logging
 import trio
 
 from turnstate_states.content import clean_text
+from turnstate_states.errors import StoreError, ToolError, TurnstateError
 
-__all__ = ["bug", "describe", "ends_host", "failure_in", "only", "without_cancelled"]
+__all__ = [
+    "OwnWords",
+    "bug",
+    "describe",
+    "describe_to_model",
+    "ends_host",
+    "failure_in",
+    "in_full",
+    "only",
+    "without_cancelled",
+]
 
 log = logging.getLogger("turnstate")
+
+
+class OwnWords(TypeError):
+    """A host's function gave what it may not give. The text is turnstate's own, so everybody may read it."""
 
 
 def only(error: BaseException) -> BaseException:
@@ -59,25 +74,68 @@ def without_cancelled(error: BaseException) -> BaseException | None:
 
 
 def describe(error: BaseException) -> str:
-    """An exception as the model reads it.
+    """An exception as a person reads it, and as it is stored: by its type, and by its text if that was written for them.
 
-    >>> describe(ValueError("too big"))
+    Those are the errors of turnstate's own tree, but not a store's: a driver's text may hold a host or a password, as that
+    of any other exception may. The log has it all.
+
+    >>> describe(ValueError("no route to db1")), describe(ToolError("no such page"))
+    ('ValueError; the details are in the log', 'ToolError: no such page')
+    """
+    written = isinstance(error, TurnstateError) and not isinstance(error, StoreError)
+    if written or isinstance(error, OwnWords):
+        return in_full(error)
+    return f"{_name(error)}; the details are in the log"
+
+
+def describe_to_model(error: BaseException, what: str, *, in_words: bool = False) -> str:
+    """An exception as a model reads it, and with the model whoever runs it: by its type alone.
+
+    The text is told where it was written to be: that of a :class:`~turnstate.ToolError`, exactly.
+
+    Args:
+        error: what was raised.
+        what: what failed, such as ``the tool``.
+        in_words: whether the text of any exception may be told.
+
+    >>> describe_to_model(ValueError("no route to db1"), "the tool"), describe_to_model(ToolError("no such page"), "")
+    ('ValueError: the tool failed; the details are in the log', 'no such page')
+    """
+    if isinstance(error, ToolError):
+        return _text(error) or "ToolError"
+    if in_words or isinstance(error, OwnWords):
+        return in_full(error)
+    return f"{_name(error)}: {what} failed; the details are in the log"
+
+
+def in_full(error: BaseException) -> str:
+    """An exception with its text, for those who may read everything.
+
+    >>> in_full(ValueError("too big"))
     'ValueError: too big'
     """
+    text = _text(error)
+    return f"{_name(error)}: {text}" if text else _name(error)
+
+
+def _text(error: BaseException) -> str:
     try:
-        message = clean_text(str(error)).strip()
+        return clean_text(str(error)).strip()
     except Exception:
-        message = "(it has no text, because its __str__ failed)"
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+        return "(it has no text, because its __str__ failed)"
+
+
+def _name(error: BaseException) -> str:
+    return "TypeError" if isinstance(error, OwnWords) else type(error).__name__
 
 
 def bug(what: str, error: BaseException) -> str:
     """An exception that nothing was prepared for, in words for whoever runs the program.
 
-    >>> bug("the driver of session s stopped", KeyError("x"))[:50]
-    "the driver of session s stopped: KeyError: 'x'; th"
+    >>> bug("the driver of session s stopped", KeyError("x"))[:43]
+    'the driver of session s stopped: KeyError; '
     """
     return (
-        f"{what}: {describe(error)}; this is a bug of turnstate, unless a store, a model or other code of yours raised it: "
+        f"{what}: {_name(error)}; this is a bug of turnstate, unless a store, a model or other code of yours raised it: "
         'please report it with its traceback, which is in the log "turnstate"'
     )

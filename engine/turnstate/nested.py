@@ -61,7 +61,10 @@ class AgentTool(Tool[[str, ToolContext[Any]], Awaitable[str]]):
         async def run(task: str, ctx: ToolContext[Any]) -> str:
             if ctx.engine is None:
                 raise InvalidInput("an agent as a tool can be run by an engine only")
-            return await ChildRun(agent, task, ctx).text()
+            try:
+                return await ChildRun(agent, task, ctx).text()
+            except InvalidInput as error:  # about the task, which is the model's own
+                raise ToolError(str(error)) from error
 
         run.__doc__ = f"{description}\n\nArgs:\n    task: What to do, with all that needs to be known for it."
         super().__init__(run, name=name, on_crash="rerun", **options)
@@ -113,7 +116,9 @@ class ChildRun:
             return result.text
         if result.waiting:
             raise Suspended(tuple(map(self._nested, result.waiting)))
-        raise ToolError(f"the agent did not complete the task ({result.outcome}): {result.reason}")
+        # The text of an error may be a server's, and this one's model may be somebody else's: it reads the kind alone.
+        why = result.reason if result.error is None else result.error.kind
+        raise ToolError(f"the agent did not complete the task ({result.outcome}): {why}")
 
     async def _result(self, engine: Engine[Any]) -> Result[str]:
         while True:

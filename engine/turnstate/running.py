@@ -14,12 +14,12 @@ import attrs
 import trio
 
 from turnstate_states import texts
-from turnstate_states.content import ResultStatus, clean_text
+from turnstate_states.content import ResultStatus
 from turnstate_states.errors import StoreError, ToolError
 from turnstate_states.turn import Nested
 from turnstate_states.values import Value
 
-from .failures import describe, ends_host, only
+from .failures import describe_to_model, ends_host, in_full, only
 from .tools import Tool, ToolContext
 from .tools.output import as_output, result_text, shorten
 
@@ -166,7 +166,7 @@ async def _outcome(
         text, more = as_output(value, tool.output_limit)
         return Outcome("ok", text, more=more)
     except ToolError as error:
-        return _failed(tool, clean_text(str(error)).strip() or "ToolError")
+        return _failed(tool, describe_to_model(error, "the tool"))
     except (trio.Cancelled, GeneratorExit):
         raise
     except BaseException as error:
@@ -181,11 +181,9 @@ async def _outcome(
             log.warning("tool %s failed when call %s was told to end", tool.name, task.id, exc_info=error)
             return None
         cause = only(error)
-        text = describe(cause)
-        log.warning("tool %s failed in call %s: %s", tool.name, task.id, shorten(text, 500), exc_info=error)
-        if isinstance(cause, ToolError):
-            text = clean_text(str(cause)).strip() or "ToolError"
-        return _failed(tool, text)
+        text = shorten(in_full(cause), 500)
+        log.warning("tool %s failed in call %s: %s", tool.name, task.id, text, exc_info=error)
+        return _failed(tool, describe_to_model(cause, "the tool", in_words=tool.errors == "text"))
     finally:
         # Nobody of a cancelled call waits for it any more; a thread may look at this.
         if task.scope.cancel_called or limit.cancel_called:

@@ -123,7 +123,8 @@ class ModelError(TurnstateError):
 class ToolError(TurnstateError):
     """Raise it in a tool: the call settles as an error and the model reads exactly this text.
 
-    Any other exception is told to the model as ``TYPE: MESSAGE`` and logged with its traceback.
+    Of any other exception the model reads the type alone, and the log has text and traceback; a tool with
+    ``errors="text"`` lets the model read the text as well.
     """
 
 

@@ -201,7 +201,7 @@ async def test_a_command_that_fails(odd: bool) -> None:
         await session.command("note", {"text": "then"}, id="n1")
         end = await carried_out(session, "f1")
         assert end.result is None
-        assert ("is not plain JSON" if odd else "KeyError: 'no such note'") in end.error
+        assert ("is not plain JSON" if odd else "KeyError; the details are in the log") in end.error
         await carried_out(session, "n1")
         assert (await session.run("go")).text == "one"
         assert (await session.info()).title == "go"

@@ -35,13 +35,13 @@ __all__ = ["stores"]
 
 @pytest.mark.trio
 async def test_a_child_that_fails() -> None:
-    """The parent's model reads how the child failed, and goes on."""
+    """The parent's model reads what kind of failure the child had, not a server's words, and goes on."""
     inner = Agent[Any](saying(ModelError("no such model", kind="not-found")))
     agent = above(inner)
     async with Engine(agent, MemoryStore()) as engine:
         assert (await engine.session("s").run("go")).text == "thanks"
         assert await child_of(engine) == ("failed", False)
-    assert read(agent) == ["the agent did not complete the task (failed): no such model"]
+    assert read(agent) == ["the agent did not complete the task (failed): not-found"]
 
 
 @pytest.mark.trio

@@ -252,5 +252,8 @@ async def test_sync_tool_with_context() -> None:
             result = await turn.result()
     assert told == [0.5, 0.5]
     assert [c.status for c in result.calls] == ["ok", "error"]
-    assert [m.text for m in result.messages if m.role == "tool"] == ["7", "KeyError: 1"]
+    assert [m.text for m in result.messages if m.role == "tool"] == [
+        "7",
+        "KeyError: the tool failed; the details are in the log",
+    ]
     assert model.requests[0].additions == ["There are 1 years."]

@@ -155,7 +155,7 @@ async def test_a_first_message_without_words() -> None:
     ("fault", "text"),
     [
         (ModelError("the server is away"), "the session got no title: the server is away"),
-        (RuntimeError("oh"), "the session got no title: RuntimeError: oh"),
+        (RuntimeError("oh"), "the session got no title: RuntimeError; the details are in the log"),
         (" \n", "the session got no title: the model gave none"),
         (Reply((Text("I cannot"),), "refusal"), "the session got no title: the model gave none"),
     ],

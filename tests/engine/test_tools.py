@@ -7,7 +7,7 @@ import datetime
 import itertools
 import logging
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -20,7 +20,9 @@ from turnstate import (
     CallSettled,
     CallStarted,
     Engine,
+    InvalidInput,
     MemoryStore,
+    StoreError,
     ToolContext,
     ToolError,
     TurnEnded,
@@ -123,27 +125,60 @@ class Unprintable(Exception):
 @pytest.mark.parametrize(
     ("error", "text"),
     [
+        (ValueError("too big"), "ValueError: the tool failed; the details are in the log"),
+        (ValueError(), "ValueError: the tool failed; the details are in the log"),
+        (ToolError("exactly this"), "exactly this"),
+        (ToolError("  "), "ToolError"),
+        (ExceptionGroup("g", [ValueError("one")]), "ValueError: the tool failed; the details are in the log"),
+        (ExceptionGroup("g", [ToolError("one")]), "one"),
+        (
+            ExceptionGroup("g", [ValueError("a"), KeyError("b")]),
+            "ExceptionGroup: the tool failed; the details are in the log",
+        ),
+        (asyncio.CancelledError(), "CancelledError: the tool failed; the details are in the log"),
+        (StopIteration(), "RuntimeError: the tool failed; the details are in the log"),
+        (StoreError("no route to db1"), "StoreError: the tool failed; the details are in the log"),
+        (Unprintable(), "Unprintable: the tool failed; the details are in the log"),
+    ],
+    ids=itertools.count(),  # not from the values: a lone surrogate in an id cannot be reported
+)
+async def test_raising(error: BaseException, text: str) -> None:
+    """What a tool raises is an error result: its type, or exactly the text of a ToolError (case 46)."""
+
+    async def fail() -> None:
+        raise error
+
+    assert await result_of(fail) == text
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
         (ValueError("too big"), "ValueError: too big"),
         (ValueError(), "ValueError"),
         (ToolError("exactly this"), "exactly this"),
-        (ToolError("  "), "ToolError"),
         (ExceptionGroup("g", [ValueError("one")]), "ValueError: one"),
-        (ExceptionGroup("g", [ToolError("one")]), "one"),
         (ExceptionGroup("g", [ValueError("a"), KeyError("b")]), "ExceptionGroup: g (2 sub-exceptions)"),
-        (asyncio.CancelledError(), "CancelledError"),
         (StopIteration(), "RuntimeError: coroutine raised StopIteration"),
         (ValueError("\ud800"), "ValueError: \ufffd"),
         (Unprintable(), "Unprintable: (it has no text, because its __str__ failed)"),
     ],
     ids=itertools.count(),  # not from the values: a lone surrogate in an id cannot be reported
 )
-async def test_raising(error: BaseException, text: str) -> None:
-    """What a tool raises is an error result: type and message, or exactly the text of a ToolError (case 46)."""
+async def test_raising_in_words(error: BaseException, text: str) -> None:
+    """A tool that says so lets the model read the text of what it raises."""
 
     async def fail() -> None:
         raise error
 
-    assert await result_of(fail) == text
+    assert await result_of(fail, errors="text") == text
+
+
+def test_how_errors_are_told_is_checked() -> None:
+    """What says how errors are told is one of two words."""
+    with pytest.raises(InvalidInput, match="tool it: errors: expected 'type' or 'text', got 'all'"):
+        tool(name="it", errors=cast(Any, "all"))(len)
 
 
 @pytest.mark.trio
@@ -153,7 +188,7 @@ async def test_huge_error() -> None:
     async def fail() -> None:
         raise ValueError("x" * 1_000_000)
 
-    made = tool(name="it")(fail)
+    made = tool(name="it", errors="text")(fail)
     async with engine_of(call("it"), "done", tools=[made]) as engine:
         session = engine.session("s")
         await session.run("go")

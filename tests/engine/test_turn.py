@@ -125,7 +125,7 @@ async def test_call_faults(store: Store) -> None:
         texts = result_texts(requests_of(engine)[1])
         assert texts[0] == "unknown tool nope; available: add, bad, good"
         assert texts[1].startswith("bad arguments for add")
-        assert texts[2:] == ["fine", "ValueError"]
+        assert texts[2:] == ["fine", "ValueError: the tool failed; the details are in the log"]
         assert ran == [1]
 
 

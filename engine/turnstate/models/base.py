@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +17,11 @@ from turnstate_states.transcript import Message, Usage
 from turnstate_states.turn import Stop
 from turnstate_states.values import Value
 
+from ..failures import describe
+
 __all__ = ["DeltaKind", "Model", "ModelRequest", "OnDelta", "Reply", "ToolDefinition"]
+
+log = logging.getLogger("turnstate")
 
 DeltaKind = Literal["text", "reasoning", "call", "arguments"]
 """``call``: a call opened, the text is its tool's name; ``arguments``: a piece of the arguments of the call in ``slot``."""
@@ -134,9 +139,10 @@ class Model(ABC):
 
 
 def as_model_error(error: BaseException) -> ModelError:
-    """Any exception of an adapter as a :class:`ModelError`, its cause attached."""
+    """Any exception of an adapter as a :class:`ModelError`, its cause attached; its text is in the log alone."""
     if isinstance(error, ModelError):
         return error
-    wrapped = ModelError(f"{type(error).__name__}: {error}", kind="other")
+    log.error("a model raised", exc_info=error)
+    wrapped = ModelError(describe(error), kind="other")
     wrapped.__cause__ = error
     return wrapped

@@ -13,7 +13,7 @@ import trio
 
 from turnstate_states import checks
 from turnstate_states.content import Part, Text, ToolCall
-from turnstate_states.errors import InvalidInput
+from turnstate_states.errors import InvalidInput, ModelError
 from turnstate_states.transcript import Usage
 from turnstate_states.turn import Stop
 
@@ -45,6 +45,10 @@ Line = str | ScriptedCall | Reply | Exception | Iterable["str | ScriptedCall"]
 Script = Iterable[Line] | Callable[[ModelRequest], Line]
 S = TypeVar("S", bound="ScriptedModel")
 L = TypeVar("L")
+
+
+class ScriptUsedUp(ModelError, AssertionError):
+    """A script has no reply any more. It is a model's error, so that who runs a test reads its text."""
 
 
 class ScriptedModel(Model):
@@ -98,7 +102,7 @@ class ScriptedModel(Model):
         if self._repeats and self._step == step and not isinstance(self._lines[self._place - 1], Exception):
             return self._lines[self._place - 1]
         if self._place == len(self._lines):
-            raise AssertionError(f"the script has no reply for request {len(self.requests)}")
+            raise ScriptUsedUp(f"the script has no reply for request {len(self.requests)}")
         self._place += 1
         self._step = step
         return self._lines[self._place - 1]

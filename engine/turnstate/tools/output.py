@@ -12,6 +12,8 @@ from turnstate_states import checks
 from turnstate_states.content import Image, check_url, clean_text
 from turnstate_states.values import Value
 
+from ..failures import OwnWords
+
 __all__ = ["Output", "as_output", "result_text", "shorten"]
 
 
@@ -86,7 +88,7 @@ def _json_text(value: object) -> str:
             if any(kind.__name__ in str(error) for kind in BYTES)
             else ""
         )
-        raise TypeError(f"the tool returned {type(value).__name__}, which is not JSON ({error}){advice}") from None
+        raise OwnWords(f"the tool returned {type(value).__name__}, which is not JSON ({error}){advice}") from None
 
 
 def shorten(text: str, limit: int) -> str:
