@@ -122,6 +122,13 @@ class After(Middleware[Any]):
         fail()
 
 
+class Quiet(Middleware[Any]):
+    """Does nothing before a request."""
+
+    async def before_model(self, ctx: StepContext[Any], /) -> None:
+        """Nothing."""
+
+
 class Ended(Middleware[Any]):
     """Fails after a turn."""
 
@@ -165,6 +172,7 @@ TABLE = [
     Case('the check of a tool with `errors="text"`', "text", "text", "all", {"tools": [hanging_telling]}),
     Case("`around_call` of a middleware", "type", "type", "all", {"tools": good(), "middleware": [Around()]}),
     Case("`deps`, for a call", "type", "type", "all", {"tools": good()}, deps=fail),
+    Case("`deps`, for a hook", "nothing", "type", "all", {"middleware": [Quiet()]}, deps=fail, lines=("answer",)),
     Case("a policy", "nothing", "type", "all", {"tools": good(), "policy": FaultyPolicy()}),
     Case("the predicate of a tool (`approval`)", "nothing", "type", "all", {"tools": good(approval=fail)}),
     Case("the prompt of a tool (`prompt`)", "nothing", "nothing", "all", {"tools": good(approval=True, prompt=fail)}),
