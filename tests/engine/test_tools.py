@@ -166,8 +166,10 @@ async def test_raising(error: BaseException, text: str) -> None:
     ],
     ids=itertools.count(),  # not from the values: a lone surrogate in an id cannot be reported
 )
-async def test_raising_in_words(error: BaseException, text: str) -> None:
+async def test_raising_in_words(error: BaseException, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tool that says so lets the model read the text of what it raises."""
+    # A line of the log with a lone surrogate cannot be reported by pytest-xdist.
+    monkeypatch.setattr(logging.getLogger("turnstate"), "disabled", True)
 
     async def fail() -> None:
         raise error

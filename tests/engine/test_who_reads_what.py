@@ -210,7 +210,9 @@ async def go(case: Case, agent: Agent[Any], path: Path) -> str:
     told: list[object] = []
     again = agent.tools.by_name.get("it") in (hanging, hanging_telling)
     if again:  # the process ends while the call runs
-        async with Engine(agent, SQLiteStore(path)) as engine, engine.session("s").turn("go") as turn:
+        engine = Engine(agent, SQLiteStore(path))
+        engine.grace = 0
+        async with engine, engine.session("s").turn("go") as turn:
             async for event in turn:
                 if isinstance(event, CallStarted):
                     break

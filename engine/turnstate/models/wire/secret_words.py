@@ -7,7 +7,6 @@ import binascii
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, unquote, urlsplit
-from urllib.request import getproxies
 
 from .json_values import is_dict, is_list
 from .redaction import Redactor
@@ -43,6 +42,8 @@ def redactor_of(
         fields: further secrets, see :func:`secrets_in_body`.
         environment: whether the environment's proxies may have been used.
     """
+    from urllib.request import getproxies  # here, since it imports much and few requests fail
+
     words = {key, *_words(key, telling=True), *fields}
     phrases: set[str] = set()
     for name, value in headers.items():
