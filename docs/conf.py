@@ -43,6 +43,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(Any|Callable|Awaitable|AsyncIterator|Iterable|Mapping|Sequence|Literal|Generic|Protocol|ParamSpec)"),
     (r"py:(class|obj)", r"(turnstate\.\w+(\.\w+)?\.)?(D|P|R|S|Out|Reader|Carry)|os\.PathLike"),
     (r"py:class", r"turnstate\.tools\.base\.Tool\[.*"),  # with its arguments
+    (r"py:class", r"turnstate\.models\.wire\.secret\.Secret.*"),  # what an option is kept in
     (r"py:.*", r"(AbstractAsyncContextManager|contextlib\..*|enum\..*|builtins\..*|functools\..*|inspect\..*|ssl\..*)"),
 ]
 autodoc_member_order = "bysource"

@@ -78,6 +78,7 @@ class HTTPOptions:
     Args:
         http2: use HTTP/2 where the server does; needs the extra ``turnstate[http2]``.
         proxy: the URL of a proxy; otherwise that of the environment (``HTTPS_PROXY`` and the like).
+            It is kept in a holder that no repr and no pickle shows.
         ca: whom to trust in place of the usual authorities: a file of certificates, or an ``ssl.SSLContext``.
         environment: whether the environment's proxies count.
 
