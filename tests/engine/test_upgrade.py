@@ -82,7 +82,7 @@ async def test_a_result_from_outside_and_an_answer_below_count(store: SQLiteStor
     for name, text in (("outside", "the page"), ("below", "paid")):
         model = script(None, "done")
         helper = Agent[None](script(None, "paid"), tools=[pay])
-        tools = [browse, helper.as_tool("helper", "Helps.")]
+        tools: list[Any] = [browse, helper.as_tool("helper", "Helps.")]
         async with Engine(Agent[None](model, tools=tools), store) as engine, engine.session(name).resume() as turn:
             assert (await turn.result()).text == "done"
         assert result_texts(model.requests[0]) == [text]
