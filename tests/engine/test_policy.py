@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
+import turnstate.policy
 from tests.engine.deciding import Probe, Says, answered
 from tests.engine.helpers import Gate, StrictModel, engine_of, events_of, requests_of, result_texts
 from turnstate import (
@@ -131,6 +133,15 @@ def test_what_makes_no_sense(make: Callable[[], object]) -> None:
     """A rule, a verdict or a policy that cannot be used is refused where it is written (A4)."""
     with pytest.raises(InvalidInput):
         make()
+
+
+def test_public_names() -> None:
+    """Each public name is there, and in the reference."""
+    page = (Path(__file__).parents[2] / "docs" / "reference.md").read_text()
+    for name in turnstate.policy.__all__:
+        assert hasattr(turnstate.policy, name)
+        module = "turnstate" if hasattr(turnstate, name) else "turnstate.policy"
+        assert f".. autoclass:: {module}.{name}\n" in page or name == "Verdict"
 
 
 def _raise(error: BaseException) -> Any:

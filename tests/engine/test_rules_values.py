@@ -5,6 +5,9 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import subprocess
+import sys
+import tempfile
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -113,13 +116,24 @@ def test_links_of_other_processes() -> None:
     assert Under("/proc").fits("/proc/meminfo") is True
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may look everywhere")
-def test_what_may_not_be_followed(tmp_path: Path) -> None:
-    """What lies behind a directory that may not be entered cannot be told."""
-    (tmp_path / "shut").mkdir()
-    (tmp_path / "shut").chmod(0)
-    assert Under(tmp_path).fits(f"{tmp_path}/shut/a") is None
-    (tmp_path / "shut").chmod(0o700)
+def test_what_may_not_be_followed() -> None:
+    """What is in a directory that may not be entered cannot be told, and what is elsewhere can."""
+    program = """if True:
+        import os, sys
+        from turnstate.policy import Under
+        if os.geteuid() == 0:  # root may look everywhere
+            os.seteuid(65534)
+        shut = sys.argv[1]
+        print([Under(given).fits(path) for given in (shut, f"{shut}/in") for path in (f"{shut}/in/a", "/etc/a")])"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with tempfile.TemporaryDirectory() as folder:  # that of a test is closed to other users from above
+        shut = Path(os.path.realpath(folder)) / "shut"
+        shut.mkdir(0)
+        shut.parent.chmod(0o755)
+        words = [sys.executable, "-c", program, str(shut)]
+        done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=60)
+        shut.chmod(0o700)
+    assert done.stdout == "[None, False, None, False]\n", done.stderr
 
 
 NAMES = ["data", "secret", "out", "out2", "self", "gone", "in", "alias", "sub", "file", "new", "key", "loop"]

@@ -151,7 +151,7 @@ def _check_program(pattern: str, words: list[Word]) -> None:
             f"ShellCommand: {pattern!r}: {words[0].text} can run any program or change later commands, so this would allow "
             "everything; name the whole command, without *"
         )
-    if name == "git" and (words[1].stars or words[1].text not in GIT):
+    if name == "git" and words[1].text not in GIT:
         raise InvalidInput(
             f"ShellCommand: {pattern!r}: name one of git's own commands, as in 'git diff *'; options before it, aliases and "
             "commands that run programs can be given without * only"

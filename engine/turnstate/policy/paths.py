@@ -78,7 +78,8 @@ class Under(Condition):
     def _holds(self, path: str | None) -> bool | None:
         if path is None:
             return None
-        answers = [_within(path, resolve(directory)) for directory in self.directories]
+        # A directory that may not be entered is taken as it is written: what is in it cannot be followed anyway.
+        answers = [_within(path, resolve(directory) or directory) for directory in self.directories]
         return True if True in answers else None if None in answers else False
 
     def __repr__(self) -> str:
@@ -129,10 +130,8 @@ def resolve(path: str, *, last: bool = True) -> str | None:
     return done or "/"
 
 
-def _within(path: str, directory: str | None) -> bool | None:
+def _within(path: str, directory: str) -> bool | None:
     """Whether a resolved path is a resolved directory or below it."""
-    if directory is None:
-        return None
     if path == directory or path.startswith(directory.rstrip("/") + "/"):
         return True
     # The same directory under another name: mounted twice, or on a file system that takes "A" for "a".
