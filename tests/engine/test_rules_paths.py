@@ -64,7 +64,7 @@ def tree(folder: Path) -> Path:
             ("data/out/../file", None),
             ("data/loop", None),
             ("data/loop/x", None),
-            ("data/file/x", None),
+            ("data/file/x", None), ("data/file/../new", None),
             ("data/self/../../x", False),
         ],
         *[("data/a\nb", None), ("data/a ", None), ("data/a\x00", None), ("data/\ud800", None), ("data/a\u200bb", None)],

@@ -60,11 +60,10 @@ class ShellCommand(Condition):
     ``sort``), the last ``*`` stands for none either: ``find * -name *``, ``git log --oneline *``. For git, the command has to
     be named, and has to be one of its own.
 
-    A rule that denies or asks looks at each simple command, and so concerns ``cd /tmp; rm a`` by the pattern ``rm *``. There
-    it cannot be told what the programs above do (those with such options, if they have any), or one that is called by a
-    path. Other programs are taken at their word:
-    allow what you know rather than deny what you fear. What a program does with its arguments is not judged, nor where
-    paths among them lead.
+    A rule that denies or asks looks at each simple command: ``rm *`` concerns ``cd /tmp; rm a``. It cannot tell what is run
+    by the first kind of these programs, by the second if it is given options, or by a program that is called by its path.
+    Other programs are taken at their word, so allow what you know rather than deny what you fear. What a program does with
+    its arguments is not judged, nor where paths among them lead.
 
     >>> check = ShellCommand("git diff *", "wc -l")
     >>> check.fits("git diff main | wc -l"), check.fits("git diff; rm a"), check.fits("git diff > a")
