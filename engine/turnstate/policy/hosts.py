@@ -90,10 +90,9 @@ def _canonical(host: str) -> str | None:
 
 def _ipv4(text: str) -> str | None:
     try:
-        address = str(ipaddress.IPv4Address(text))
+        return str(ipaddress.IPv4Address(text))  # takes four decimal numbers without leading zeros, and nothing else
     except ValueError:
         return None
-    return address if address == text else None
 
 
 def _ipv6(text: str) -> str | None:
