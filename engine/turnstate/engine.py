@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
@@ -13,13 +12,14 @@ import trio
 from typing_extensions import TypeVar
 
 from turnstate_states import checks, codec
-from turnstate_states.errors import HookError, InvalidInput, StaleSession, StoreError
+from turnstate_states.errors import InvalidInput, StaleSession, StoreError
 from turnstate_states.stepping import compiled
 
 from .agent import Agent, agents_of
 from .claims import Claims
 from .clock import Clock
-from .failures import describe, ends_host, without_cancelled
+from .deps import check_deps, made_deps
+from .failures import ends_host, without_cancelled
 from .middleware.base import Middleware
 from .models.base import Model
 from .policy.base import Policy
@@ -30,7 +30,6 @@ from .serving import Worker
 from .session import Session
 from .stores.base import Owner, Store
 from .tools import ToolContext
-from .tools.declaring import is_async, yields
 
 if TYPE_CHECKING:
     from .driver import Driver
@@ -264,21 +263,8 @@ class Engine(Generic[D]):
                 log.exception("%s did not close its connections", type(part).__name__)
 
     def deps_for(self, info: SessionInfo) -> Any:
-        """What the host's ``deps`` gives for a session; None without it.
-
-        Raises:
-            HookError: it raised, or gave something that must be awaited first.
-        """
-        if self.make_deps is None:
-            return None
-        try:
-            deps = self.make_deps(info)
-        except Exception as error:
-            raise HookError(f"deps failed: {describe(error)}") from error
-        if inspect.iscoroutine(deps):
-            deps.close()
-            raise HookError("deps failed: it gave a coroutine; an async function is not supported")
-        return deps
+        """What the host's ``deps`` gives for a session; None without it. Raises HookError as :func:`made_deps` does."""
+        return None if self.make_deps is None else made_deps(self.make_deps, info)
 
     # ---- sessions
 
@@ -449,22 +435,6 @@ def load_parts() -> None:
     importlib.import_module(".driver", __package__)
     codec.converter()
     compiled()
-
-
-def check_deps(deps: Any) -> None:
-    if not callable(deps):
-        raise InvalidInput(
-            f"deps: expected a function of a SessionInfo, got {checks.shown(deps)}; for one value that all sessions share "
-            "write deps=lambda info: value"
-        )
-    if is_async(deps) or yields(deps):
-        raise InvalidInput("deps: an async function is not supported; make what needs awaiting before Engine(...)")
-    try:
-        inspect.signature(deps).bind(SessionInfo("any"))
-    except TypeError as error:
-        raise InvalidInput(f"deps: it is called with one SessionInfo, which it cannot be: {error}") from None
-    except ValueError:
-        pass  # it has no signature that could be known
 
 
 def check_id(id: str) -> str:

@@ -19,6 +19,8 @@ CALLABLE: Any = collections.abc.Callable
 class Evil:
     """An object that cannot be looked at."""
 
+    def __init__(self, *_: object) -> None: ...
+
     def _raise(self, *_: object) -> Any:
         raise RuntimeError("do not touch")
 
@@ -36,6 +38,10 @@ def _deep() -> list[Any]:
     for _ in range(20_000):
         made = [made]
     return made
+
+
+def _function(*_: object) -> None:
+    return None
 
 
 async def _coroutine_function(*_: object) -> None:
@@ -70,7 +76,7 @@ NASTY: Mapping[str, Callable[[], Any]] = {
     "a deep list": _deep,
     "a deep mapping": lambda: {"a": _deep()},
     "an async function": lambda: _coroutine_function,
-    "a function": lambda: _cycle,
+    "a function": lambda: _function,
     "a class": lambda: Evil,
     "a module": lambda: sys,
     "an evil object": Evil,

@@ -15,7 +15,8 @@ from turnstate_states.errors import InvalidInput, Refused, StoreError
 from turnstate_states.turn import Call
 
 from ..agent import Agent
-from ..engine import Engine, check_deps
+from ..deps import check_deps
+from ..engine import Engine
 from ..models.base import Model
 from ..results import Result, SessionInfo
 from ..session import Session

@@ -97,7 +97,7 @@ class ScriptedModel(Model):
 
     def _next(self, request: ModelRequest) -> Line:
         if self._function is not None:
-            return self._function(request)
+            return _kept(self._function(request))
         step = request.attempt.rpartition(".")[0]
         if self._repeats and self._step == step and not isinstance(self._lines[self._place - 1], Exception):
             return self._lines[self._place - 1]
