@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from .app import main
+from .streams import Streams
 
-__all__ = ["main"]
+__all__ = ["Streams", "main"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -32,6 +31,7 @@ from .chat_view import View
 from .history import read_history
 from .lines import LineReader
 from .places import chosen_db
+from .streams import Streams, interrupts
 from .terminal import Terminal, one_line
 
 __all__ = ["chat"]
@@ -60,7 +60,7 @@ class Options:
     """An exported thread to begin with."""
 
 
-def chat(arguments: argparse.Namespace) -> int:
+def chat(arguments: argparse.Namespace, streams: Streams) -> int:
     """Talk.
 
     Raises:
@@ -73,7 +73,7 @@ def chat(arguments: argparse.Namespace) -> int:
     thread = None if arguments.imported is None else _exported(arguments.imported)
     instructions = INSTRUCTIONS if arguments.instructions is None else arguments.instructions
     options = Options(model, chosen_db(arguments.db), session, instructions, not arguments.no_tools, again, thread)
-    return trio.run(_chat, options)
+    return trio.run(_chat, options, streams)
 
 
 def _exported(path: str) -> bytes:
@@ -106,9 +106,9 @@ def _again(arguments: argparse.Namespace, session: str) -> str:
     return shlex.join(command)
 
 
-async def _chat(options: Options) -> int:
-    lines = LineReader()
-    view = View(Terminal(), interactive=lines.is_tty)
+async def _chat(options: Options, streams: Streams) -> int:
+    lines = LineReader(streams.stdin.fileno())
+    view = View(Terminal(streams.stdout), interactive=lines.is_tty)
     limits = Limits(attempts=ATTEMPTS)
     tools = TOOLS if options.tools else ()
     agent: Agent[Folder] = Agent(options.model, instructions=options.instructions, tools=tools, limits=limits)
@@ -120,7 +120,7 @@ async def _chat(options: Options) -> int:
             for event in await read_events(store, options.session, 0):
                 if isinstance(event, Warned):
                     view.note(f"warning: {one_line(event.text)}", "yellow")
-        with trio.open_signal_receiver(signal.SIGINT) as signals:
+        with interrupts() as signals:
             talk = await Chat(engine, view, lines, signals).run(options.session)
         view.leave()
         if talk.working and view.interactive:

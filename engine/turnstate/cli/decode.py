@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,8 @@ import msgspec
 from turnstate_states.content import Reasoning, Refusal, Text, ToolCall, clean_text
 from turnstate_states.errors import ModelError
 
+from .streams import Streams
+
 if TYPE_CHECKING:
     from ..models.base import DeltaKind, OnDelta, Reply
     from ..models.wire.http_model import Decoder
@@ -23,16 +24,16 @@ __all__ = ["PROTOCOLS", "decode"]
 PIECE = 65536
 
 
-def decode(arguments: argparse.Namespace) -> int:
+def decode(arguments: argparse.Namespace, streams: Streams) -> int:
     """Print what each recorded body says, as one JSON object a line; 1 if one of them is an error."""
     make = PROTOCOLS[arguments.protocol]
     # What cannot be read is told before anything is printed.
-    bodies = [sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes() for file in arguments.files]
+    bodies = [streams.stdin.buffer.read() if file == "-" else Path(file).read_bytes() for file in arguments.files]
     failed = False
     for body in bodies:
         found = _decoded(make, body)
         failed = failed or found["error"] is not None
-        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        streams.stdout.write(msgspec.json.encode(found).decode() + "\n")
     return int(failed)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import inspect
 import shutil
-import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from .demo_play import Play
 from .demo_story import Story
 from .lines import LineReader
 from .places import home_short, make_state_dir, state_dir
+from .streams import Streams
 from .terminal import Terminal
 
 __all__ = ["demo"]
@@ -51,15 +51,15 @@ class Place:
             path.unlink(missing_ok=True)
 
 
-def demo(arguments: argparse.Namespace) -> int:
+def demo(arguments: argparse.Namespace, streams: Streams) -> int:
     """Run the demo, or print its program."""
     if arguments.source:
-        print(inspect.getsource(demo_agent).strip())
+        print(inspect.getsource(demo_agent).strip(), file=streams.stdout)
         return 0
-    terminal = Terminal()
-    interactive = not arguments.yes and terminal.is_tty and sys.stdin.isatty()
+    terminal = Terminal(streams.stdout)
+    lines = LineReader(streams.stdin.fileno()) if terminal.is_tty and streams.stdin.isatty() else None
     with _place(arguments) as place:
-        killed = trio.run(_run, place, arguments.crash, LineReader() if interactive else None, terminal)
+        killed = trio.run(_run, place, arguments.crash, None if arguments.yes else lines, terminal)
         if killed:
             db = f" --db {arguments.db}" if arguments.db else ""
             raise TurnstateError(

@@ -26,7 +26,7 @@ from .terminal import moment
 __all__ = ["Play"]
 
 T = TypeVar("T")
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which something is wrong with the demo itself."""
 STEERS = {
     "charge_card": "The receipt goes to billing@example.org instead, please.",

@@ -7,11 +7,12 @@ from statemachine.contrib.diagram import GraphvizError, GraphvizNotFoundError
 from turnstate_states.errors import TurnstateError
 
 from ..states import TurnMachine
+from .streams import Streams
 
 __all__ = ["diagram"]
 
 
-def diagram(format: str) -> int:
+def diagram(format: str, streams: Streams) -> int:
     """Print the machine.
 
     Raises:
@@ -27,5 +28,5 @@ def diagram(format: str) -> int:
         raise TurnstateError(text) from error
     except GraphvizError as error:
         raise TurnstateError(f"Graphviz could not draw it: {error}") from error
-    print(text.strip())
+    print(text.strip(), file=streams.stdout)
     return 0

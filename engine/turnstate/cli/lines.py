@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import trio
 
@@ -14,12 +13,12 @@ class LineReader:
     """Reads lines without a thread that could not be ended, and without taking more than it was asked to hand out.
 
     Args:
-        fd: by default the standard input.
+        fd: the file descriptor of a terminal, a pipe or a file.
     """
 
-    def __init__(self, fd: int | None = None) -> None:
-        self.fd = sys.stdin.fileno() if fd is None else fd
-        self.is_tty = os.isatty(self.fd)
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.is_tty = os.isatty(fd)
         self._data = bytearray()
         self._ended = False
 

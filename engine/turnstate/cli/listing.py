@@ -13,6 +13,7 @@ from ..results import SessionInfo
 from ..states import Call
 from ..stores.sqlite import SQLiteStore
 from .places import default_db, existing_db, home_short
+from .streams import Streams
 from .terminal import Terminal, display_width, moment, one_line, short
 
 __all__ = ["counted", "open_text", "print_sessions", "sessions", "waiting_text"]
@@ -20,14 +21,14 @@ __all__ = ["counted", "open_text", "print_sessions", "sessions", "waiting_text"]
 HEAD = ("SESSION", "STATE", "CHANGED", "OPEN", "TITLE")
 
 
-def sessions(arguments: argparse.Namespace) -> int:
+def sessions(arguments: argparse.Namespace, streams: Streams) -> int:
     """List the sessions of a file."""
     path = existing_db(arguments.db)
     only: SessionFilter = {"waiting": arguments.waiting, "unfinished": arguments.unfinished}
     only["search"], only["archived"] = arguments.search, arguments.archived
     only["order"] = "recent" if arguments.recent else "id"
     found = [] if path is None else trio.run(_read, path, only)
-    terminal = Terminal()
+    terminal = Terminal(streams.stdout)
     if not found:
         terminal.line(f"no session {_which(arguments)} in {home_short(path or default_db())}")
         return 0

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any, NoReturn
 
 from .places import default_db, home_short
+from .streams import Streams
 
-__all__ = ["make_parser"]
+__all__ = ["Ended", "make_parser"]
+
+Run = Callable[[argparse.Namespace, Streams], int]
 
 ABOUT = """\
 Run LLM agent turns that survive a crash.
@@ -58,19 +61,49 @@ examples:
 """
 
 
+class Ended(Exception):
+    """There is nothing to run, only a text to print: help with code 0, what is wrong with code 2."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(code, text)
+        self.code = code
+        self.text = text
+
+
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Prints nothing itself; says what is wrong in one line."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(add_help=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+        self.add_argument("-h", "--help", action=_Print, text=self.format_help, help="show this help message and exit")
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"turnstate: {message} (see {self.prog} --help)\n")
+        raise Ended(2, f"turnstate: {message} (see {self.prog} --help)\n")
+
+
+class _Print(argparse.Action):
+    """An option that prints a text in place of running a command."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, text: Callable[[], str], help: str) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, help=help)
+        self._text = text
+
+    def __call__(self, *given: object) -> NoReturn:
+        raise Ended(0, self._text())
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser; each command sets ``run``, a function of the parsed arguments that gives the exit code."""
-    parser = _Parser(
-        prog="turnstate", description=ABOUT, epilog=CODES, formatter_class=argparse.RawDescriptionHelpFormatter
+    """The parser; each command sets ``run``, a function of the parsed arguments and the streams that gives the exit code.
+
+    Parsing raises `Ended` where there is nothing to run.
+    """
+    parser = _Parser(prog="turnstate", description=ABOUT, epilog=CODES)
+    parser.add_argument(
+        "--version",
+        action=_Print,
+        text=lambda: f"turnstate {version('turnstate')}\n",
+        help="show program's version number and exit",
     )
-    parser.add_argument("--version", action="version", version=f"turnstate {version('turnstate')}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
     _add_demo(commands)
     _add_chat(commands)
@@ -81,15 +114,12 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(
-    commands: Any, name: str, brief: str, about: str, run: Callable[[argparse.Namespace], int], epilog: str = ""
-) -> argparse.ArgumentParser:
+def _command(commands: Any, name: str, brief: str, about: str, run: Run, epilog: str = "") -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=brief,
         description=about,
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.set_defaults(run=run)
@@ -97,10 +127,10 @@ def _command(
 
 
 def _add_demo(commands: Any) -> None:
-    def run(arguments: argparse.Namespace) -> int:
+    def run(arguments: argparse.Namespace, streams: Streams) -> int:
         from .demo import demo
 
-        return demo(arguments)
+        return demo(arguments, streams)
 
     parser = _command(commands, "demo", "see a turn survive SIGKILL, offline", DEMO, run)
     parser.add_argument("--yes", "-y", action="store_true", help="answer by itself (as it does without a terminal)")
@@ -120,10 +150,10 @@ KEY_HELP = "default: the provider's variable, such as $OPENAI_API_KEY; without o
 
 
 def _add_chat(commands: Any) -> None:
-    def run(arguments: argparse.Namespace) -> int:
+    def run(arguments: argparse.Namespace, streams: Streams) -> int:
         from .chat import chat
 
-        return chat(arguments)
+        return chat(arguments, streams)
 
     parser = _command(commands, "chat", "talk to a model in this terminal", CHAT, run, CHAT_MORE)
     parser.add_argument("--model", metavar="NAME", required=True, help=MODEL_HELP)
@@ -139,10 +169,10 @@ def _add_chat(commands: Any) -> None:
 
 
 def _add_sessions(commands: Any) -> None:
-    def run(arguments: argparse.Namespace) -> int:
+    def run(arguments: argparse.Namespace, streams: Streams) -> int:
         from .listing import sessions
 
-        return sessions(arguments)
+        return sessions(arguments, streams)
 
     parser = _command(commands, "sessions", "list the stored sessions", "List the stored sessions.", run)
     parser.add_argument("--waiting", action="store_true", help="only those in which a person must answer")
@@ -154,10 +184,10 @@ def _add_sessions(commands: Any) -> None:
 
 
 def _add_show(commands: Any) -> None:
-    def run(arguments: argparse.Namespace) -> int:
+    def run(arguments: argparse.Namespace, streams: Streams) -> int:
         from .show import show
 
-        return show(arguments)
+        return show(arguments, streams)
 
     about = "Print a session: what was said, where it stands, what is open, what it used."
     parser = _command(commands, "show", "print one session", about, run)
@@ -166,10 +196,10 @@ def _add_show(commands: Any) -> None:
 
 
 def _add_diagram(commands: Any) -> None:
-    def run(arguments: argparse.Namespace) -> int:
+    def run(arguments: argparse.Namespace, streams: Streams) -> int:
         from .diagram import diagram
 
-        return diagram(arguments.format)
+        return diagram(arguments.format, streams)
 
     about = "Print the diagram of a turn's states, drawn from the machine that runs."
     parser = _command(commands, "diagram", "print the state machine", about, run)
@@ -179,10 +209,10 @@ def _add_diagram(commands: Any) -> None:
 
 
 def _add_decode(commands: Any) -> None:
-    def run(arguments: argparse.Namespace) -> int:
+    def run(arguments: argparse.Namespace, streams: Streams) -> int:
         from .decode import decode
 
-        return decode(arguments)
+        return decode(arguments, streams)
 
     parser = _command(commands, "decode", "read a recorded answer of a provider", DECODE, run, DECODE_MORE)
     # The names are written here because reading them from the decoders would load these for every command.

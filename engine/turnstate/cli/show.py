@@ -15,6 +15,7 @@ from ..stores.sqlite import SQLiteStore
 from .history import History, read_history
 from .listing import counted
 from .places import existing_db, home_short
+from .streams import Streams
 from .terminal import Terminal, call_text, moment, one_line, plain, short, shown_call
 from .thread import brief, position
 
@@ -25,7 +26,7 @@ MARKS = {"ok": "✓", "error": "✗", "denied": "✗", "not-run": "✗", "unknow
 LONG = 1500
 
 
-def show(arguments: argparse.Namespace) -> int:
+def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """Print a session.
 
     Raises:
@@ -37,7 +38,7 @@ def show(arguments: argparse.Namespace) -> int:
     if history is None:
         where = home_short(path) if path else "the default file, which does not exist yet"
         raise TurnstateError(f"there is no session {session!r} in {where}; `turnstate sessions` lists them")
-    terminal = Terminal()
+    terminal = Terminal(streams.stdout)
     for message in history.messages:
         _print_message(terminal, message, history)
     if history.messages:

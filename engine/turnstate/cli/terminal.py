@@ -5,8 +5,6 @@ from __future__ import annotations
 import calendar
 import json
 import os
-import shutil
-import sys
 import textwrap
 import time
 import unicodedata
@@ -38,16 +36,15 @@ class Terminal:
     """A stream that people read.
 
     Args:
-        stream: by default the standard output.
+        stream: where it is printed.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self.stream = sys.stdout if stream is None else stream
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
         self.is_tty = self.stream.isatty()
         self._colour = self.is_tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._ascii = not _can_encode("→✓", self.stream)
-        columns = shutil.get_terminal_size((88, 24)).columns if self.is_tty else 88
-        self.width = max(40, min(columns, 100))
+        self.width = max(40, min(_columns(stream) if self.is_tty else 88, 100))
 
     def style(self, text: str, *styles: str) -> str:
         """The text in colour, where there is colour."""
@@ -76,6 +73,17 @@ class Terminal:
         """Write a text beside a label."""
         head = self.style(f"  {label}", "bold") + " " * max(1, column - 2 - len(label))
         self.wrapped(text, *styles, indent=" " * column, first=head)
+
+
+def _columns(stream: TextIO) -> int:
+    """The width of a terminal: what $COLUMNS says, or the terminal, or a usual one."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 88
+    except OSError:
+        return 88
 
 
 def _can_encode(text: str, stream: TextIO) -> bool:
