@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,13 @@ import trio
 from tests.cli.chatting import answer, options
 from tests.cli.command import at_terminal, run, through_pipe
 from tests.cli.fake_openai import Answer, Body, Fail, Say, fake_openai
+from tests.cli.processes import process_at_terminal
 
 
 @pytest.mark.trio
 async def test_a_line_is_a_message(tmp_path: Path) -> None:
     """Each piped line is a message, and the answers are printed."""
-    async with fake_openai(answer) as server, through_pipe(tmp_path, "hello\nagain", *options(server)) as chat:
+    async with fake_openai(answer) as server, through_pipe("hello\nagain", *options(server)) as chat:
         assert await chat.end() == 0
     assert chat.text == "You said hello\nYou said again\n"
     assert [message["role"] for message in server.requests[1]["messages"]] == ["system", "user", "assistant", "user"]
@@ -27,7 +27,7 @@ async def test_reading_is_free_within_the_directory(tmp_path: Path) -> None:
     """Listing and reading need no approval, and a path outside is an error for the model."""
     (tmp_path / "a.txt").write_text("the text")
     (tmp_path.parent / "secret").write_text("the secret")
-    async with fake_openai(answer) as server, through_pipe(tmp_path, "read", *options(server)) as chat:
+    async with fake_openai(answer) as server, through_pipe("read", *options(server)) as chat:
         assert await chat.end() == 0
     assert "✓ read_file: the text" in chat.text
     assert "✗ read_file: ../secret is outside of the working directory" in chat.text
@@ -38,7 +38,7 @@ async def test_reading_is_free_within_the_directory(tmp_path: Path) -> None:
 async def test_approvals(tmp_path: Path) -> None:
     """Yes, no with a reason, edit, always, and the end of the input each do what they say."""
     lines = "\n".join(["write", "no", "write", "n too early", "write", "e path=b.txt", "write", "a", "write", "write"])
-    async with fake_openai(answer) as server, through_pipe(tmp_path, lines, *options(server)) as chat:
+    async with fake_openai(answer) as server, through_pipe(lines, *options(server)) as chat:
         assert await chat.end() == 0
     denied = [part for part in chat.text.split("\n") if "✗" in part]
     assert denied == [
@@ -53,7 +53,7 @@ async def test_approvals(tmp_path: Path) -> None:
 @pytest.mark.trio
 async def test_the_input_ends_at_a_question(tmp_path: Path) -> None:
     """At the end of the input what is asked is denied, with that as the reason, and the turn goes to its end."""
-    async with fake_openai(answer) as server, through_pipe(tmp_path, "write", *options(server)) as chat:
+    async with fake_openai(answer) as server, through_pipe("write", *options(server)) as chat:
         assert await chat.end() == 0
     assert "tool denied: nobody was there to answer" in chat.text
     assert not (tmp_path / "notes").exists()
@@ -67,7 +67,7 @@ async def test_a_steer(tmp_path: Path) -> None:
     def slowly(body: Body) -> Answer:
         return Say("One moment", gate=gate) if len(server.requests) == 1 else answer(body)
 
-    async with fake_openai(slowly) as server, at_terminal(tmp_path, *options(server)) as chat:
+    async with fake_openai(slowly) as server, at_terminal(*options(server)) as chat:
         await chat.until("you> ")
         chat.type("hello")
         await chat.until("One")
@@ -79,7 +79,7 @@ async def test_a_steer(tmp_path: Path) -> None:
         chat.type("\x04")
         assert await chat.end() == 0
     assert "Come back with: turnstate chat" in chat.text
-    show = run(tmp_path, "show", "s").stdout
+    show = run("show", "s").stdout
     assert "complete: completed, turn t1, 2 steps" in show
 
 
@@ -87,12 +87,12 @@ async def test_a_steer(tmp_path: Path) -> None:
 async def test_killed_at_a_question(tmp_path: Path) -> None:
     """Killed while a person is asked, the next start says since when and asks again; the answer counts."""
     async with fake_openai(answer) as server:
-        async with at_terminal(tmp_path, *options(server)) as chat:
+        async with process_at_terminal(tmp_path, *options(server)) as chat:
             await chat.until("you> ")
             chat.type("write")
             await chat.until("[a]lways > ")
             await chat.kill()
-        async with at_terminal(tmp_path, *options(server)) as chat:
+        async with at_terminal(*options(server)) as chat:
             await chat.until("1 approval open since ")
             await chat.until("[a]lways > ")
             chat.type("maybe")
@@ -114,15 +114,15 @@ async def test_killed_in_the_middle_of_a_reply(tmp_path: Path) -> None:
         return Say("One moment", gate=trio.Event()) if len(server.requests) == 1 else answer(body)
 
     async with fake_openai(slowly) as server:
-        async with at_terminal(tmp_path, *options(server)) as chat:
+        async with process_at_terminal(tmp_path, *options(server)) as chat:
             await chat.until("you> ")
             chat.type("hello")
             await chat.until("One")
             await chat.kill()
-        async with through_pipe(tmp_path, "", *options(server)) as chat:
-            assert await chat.end() == 0
-    assert "a turn was cut off (streaming, today " in chat.text
-    assert "You said hello" in chat.text
+        async with through_pipe("", *options(server)) as again:
+            assert await again.end() == 0
+    assert "a turn was cut off (streaming, today " in again.text
+    assert "You said hello" in again.text
 
 
 @pytest.mark.trio
@@ -134,19 +134,19 @@ async def test_ctrl_c(tmp_path: Path) -> None:
     def slowly(body: Body) -> Answer:
         return Say("Once upon a time", gate=gates[len(server.requests) - 1])
 
-    async with fake_openai(slowly) as server, at_terminal(tmp_path, *options(server)) as chat:
+    async with fake_openai(slowly) as server, process_at_terminal(tmp_path, *options(server)) as chat:
         await chat.until("you> ")
         chat.type("a story")
         await chat.until("Once")
-        chat.process.send_signal(signal.SIGINT)
+        chat.interrupt()
         await chat.until("(interrupted; Enter goes on with it, or say something else)")
         await chat.until("you> ")
         chat.type("")
         await chat.until("Once upon a time")
         await chat.until("you> ")
-        chat.process.send_signal(signal.SIGINT)
+        chat.interrupt()
         await chat.until("(Ctrl-C again leaves; so does Ctrl-D)")
-        chat.process.send_signal(signal.SIGINT)
+        chat.interrupt()
         assert await chat.end() == 130
     assert "Come back with: turnstate chat" in chat.text
     assert "Traceback" not in chat.text
@@ -160,14 +160,14 @@ async def test_leaving_in_the_middle_loses_nothing(tmp_path: Path) -> None:
         return Say("One moment", gate=trio.Event()) if len(server.requests) == 1 else answer(body)
 
     async with fake_openai(slowly) as server:
-        async with at_terminal(tmp_path, *options(server)) as chat:
+        async with at_terminal(*options(server)) as chat:
             await chat.until("you> ")
             chat.type("hello")
             await chat.until("One")
             chat.type("\x04")
             assert await chat.end() == 0
         assert "The turn has not ended; it goes on when you come back." in chat.text
-        async with through_pipe(tmp_path, "", *options(server)) as chat:
+        async with through_pipe("", *options(server)) as chat:
             assert await chat.end() == 0
     assert "You said hello" in chat.text
 
@@ -179,7 +179,7 @@ async def test_a_broken_attempt_is_void(tmp_path: Path) -> None:
     def breaking(body: Body) -> Answer:
         return Say("Once upon a time", cut=len(server.requests) == 1)
 
-    async with fake_openai(breaking) as server, through_pipe(tmp_path, "a story", *options(server)) as chat:
+    async with fake_openai(breaking) as server, through_pipe("a story", *options(server)) as chat:
         assert await chat.end() == 0
     assert "what came so far is void; trying again in " in chat.text
     assert chat.text.endswith("Once upon a time\n")
@@ -202,10 +202,10 @@ async def test_a_server_that_refuses(tmp_path: Path, fault: Fail, text: str) -> 
 
     async with fake_openai(once) as server:
         chosen = options(server, "--api-key", "not-a-real-key")
-        async with through_pipe(tmp_path, "hello\nnever sent", *chosen) as chat:
+        async with through_pipe("hello\nnever sent", *chosen) as chat:
             assert await chat.end() == 1
         assert chat.text == f"turnstate: {text} (session s keeps what was said)\n"
-        async with through_pipe(tmp_path, "\n", *chosen) as chat:
+        async with through_pipe("\n", *chosen) as chat:
             assert await chat.end() == 0
     assert "the last turn ended as failed" in chat.text
     assert "You said hello" in chat.text
@@ -214,9 +214,9 @@ async def test_a_server_that_refuses(tmp_path: Path, fault: Fail, text: str) -> 
 @pytest.mark.trio
 async def test_a_session_that_another_process_drives(tmp_path: Path) -> None:
     """A second chat on one session is refused in one line, and the first goes on."""
-    async with fake_openai(answer) as server, at_terminal(tmp_path, *options(server)) as first:
+    async with fake_openai(answer) as server, process_at_terminal(tmp_path, *options(server)) as first:
         await first.until("you> ")
-        async with through_pipe(tmp_path, "hello", *options(server)) as second:
+        async with through_pipe("hello", *options(server)) as second:
             assert await second.end() == 1
         assert second.text.startswith("turnstate: ")
         assert second.text.count("\n") == 1

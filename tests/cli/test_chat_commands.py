@@ -10,12 +10,13 @@ import trio
 from tests.cli.chatting import answer, asked, options
 from tests.cli.command import at_terminal, run, through_pipe
 from tests.cli.fake_openai import Answer, Body, FakeOpenAI, Say, fake_openai
+from tests.cli.processes import process_at_terminal
 from turnstate import Client, SQLiteStore
 
 
-async def talk(home: Path, server: FakeOpenAI, *lines: str, session: str = "s") -> str:
+async def talk(server: FakeOpenAI, *lines: str, session: str = "s") -> str:
     """A chat through a pipe that goes to its end; what it printed."""
-    async with through_pipe(home, "\n".join(lines), *options(server, session=session)) as chat:
+    async with through_pipe("\n".join(lines), *options(server, session=session)) as chat:
         assert await chat.end() == 0
     return chat.text
 
@@ -24,9 +25,7 @@ async def talk(home: Path, server: FakeOpenAI, *lines: str, session: str = "s") 
 async def test_edit(tmp_path: Path) -> None:
     """/edit says the last message otherwise, or the one that an id or its number names; what followed is not shown."""
     async with fake_openai(answer) as server:
-        text = await talk(
-            tmp_path, server, "a river", "its name", "/edit its length", "/edit 1 a lake", "/edit m1 a sea"
-        )
+        text = await talk(server, "a river", "its name", "/edit its length", "/edit 1 a lake", "/edit m1 a sea")
         assert [asked(server, at) for at in range(2, 5)] == [["a river", "its length"], ["a lake"], ["a sea"]]
     assert text.endswith("You said its length\nYou said a lake\nYou said a sea\n")
 
@@ -35,7 +34,7 @@ async def test_edit(tmp_path: Path) -> None:
 async def test_retry(tmp_path: Path) -> None:
     """/retry has the last message answered again, or an earlier one, or gives another reply beside one."""
     async with fake_openai(answer) as server:
-        await talk(tmp_path, server, "a river", "a lake", "/retry", "/retry 1", "/retry m2")
+        await talk(server, "a river", "a lake", "/retry", "/retry 1", "/retry m2")
         assert [asked(server, at) for at in range(2, 5)] == [["a river", "a lake"], ["a river"], ["a river"]]
 
 
@@ -44,7 +43,7 @@ async def test_branches(tmp_path: Path) -> None:
     """/branch lists the branches with their places and shows another one: before, after, or by a message of it."""
     lines = ["a river", "/edit a lake", "/retry", "/branch", "/branch prev", "/branch m2", "/branch next", "/branch"]
     async with fake_openai(answer) as server:
-        text = await talk(tmp_path, server, *lines)
+        text = await talk(server, *lines)
     listed = """\
   2 branches where it begins:
      m1  you  1/2  a river
@@ -59,7 +58,7 @@ async def test_branches(tmp_path: Path) -> None:
     )
     assert listed + first + second in text
     assert text.endswith(listed.replace("→  m5", "   m5").replace("   m4", "→  m4"))
-    shown = run(tmp_path, "show", "s").stdout
+    shown = run("show", "s").stdout
     assert '(m3 is branch 2/2, beside m1 "a river")' in shown
     assert '(m4 is branch 1/2, beside m5 "You said a lake")' in shown
 
@@ -68,7 +67,7 @@ async def test_branches(tmp_path: Path) -> None:
 async def test_history(tmp_path: Path) -> None:
     """/history lists the visible messages with their ids and calls; a count cuts it, and says so."""
     async with fake_openai(answer) as server:
-        text = await talk(tmp_path, server, "read", "a river", "/edit a lake", "/history", "/history 1", "/history all")
+        text = await talk(server, "read", "a river", "/edit a lake", "/history", "/history 1", "/history all")
     rows, cut, again = text[text.index("     m1") :].partition("(4 more before these)\n")
     first, calls, *rest = rows.splitlines()
     assert first == "     m1   you         read"
@@ -82,7 +81,7 @@ async def test_history(tmp_path: Path) -> None:
 async def test_delete(tmp_path: Path) -> None:
     """/delete takes a message out: the next request does not have it."""
     async with fake_openai(answer) as server:
-        text = await talk(tmp_path, server, "a secret", "a river", "/delete m1", "/delete 2", "a lake")
+        text = await talk(server, "a secret", "a river", "/delete m1", "/delete 2", "a lake")
         assert asked(server) == ["a river", "a lake"]
     assert "(m1 is gone)\n  you m3    a river\n" in text
 
@@ -91,7 +90,7 @@ async def test_delete(tmp_path: Path) -> None:
 async def test_help(tmp_path: Path) -> None:
     """/help has a line for each command."""
     async with fake_openai(answer) as server:
-        rows = (await talk(tmp_path, server, "/help")).splitlines()
+        rows = (await talk(server, "/help")).splitlines()
     names = "edit retry branch history delete fork sessions open rename archive export deny dismiss help"
     assert [row.split()[0] for row in rows if row.startswith("  /")] == [f"/{name}" for name in names.split()]
 
@@ -100,7 +99,7 @@ async def test_help(tmp_path: Path) -> None:
 async def test_what_is_no_command(tmp_path: Path) -> None:
     """A path is a message, and two slashes say a line that begins with one."""
     async with fake_openai(answer) as server:
-        text = await talk(tmp_path, server, "/etc/hosts is what?", "//help me")
+        text = await talk(server, "/etc/hosts is what?", "//help me")
     assert text == "You said /etc/hosts is what?\nYou said /help me\n"
 
 
@@ -141,7 +140,7 @@ async def test_refusals(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("mine")
     lines = ["a river", *(line for line, _ in REFUSED), "a lake"]
     async with fake_openai(answer) as server:
-        text = await talk(tmp_path, server, *lines)
+        text = await talk(server, *lines)
         assert len(server.requests) == 2
     told = " ".join(text.split())
     assert told.startswith("You said a river ")
@@ -157,7 +156,7 @@ async def test_before_anything_was_said(tmp_path: Path) -> None:
     """In a new session there is nothing to change, and that is what each command says."""
     async with fake_openai(answer) as server:
         lines = ["/edit x", "/retry", "/branch", "/history", "/delete 1", "/fork", "/export x", "/sessions"]
-        text = await talk(tmp_path, server, *lines)
+        text = await talk(server, *lines)
     assert text == "nothing was said yet\n" * 7 + "(no session is stored yet)\n"
 
 
@@ -169,7 +168,7 @@ async def test_while_it_works(tmp_path: Path) -> None:
     def slowly(body: Body) -> Answer:
         return Say("One moment", gate=gate)
 
-    async with fake_openai(slowly) as server, at_terminal(tmp_path, *options(server)) as chat:
+    async with fake_openai(slowly) as server, at_terminal(*options(server)) as chat:
         await chat.until("you> ")
         chat.type("a river")
         await chat.until("One")
@@ -186,7 +185,7 @@ async def test_while_it_works(tmp_path: Path) -> None:
 @pytest.mark.trio
 async def test_at_a_question(tmp_path: Path) -> None:
     """At a question lists are shown and it is asked again; a change of the thread ends it."""
-    async with fake_openai(answer) as server, at_terminal(tmp_path, *options(server)) as chat:
+    async with fake_openai(answer) as server, at_terminal(*options(server)) as chat:
         await chat.until("you> ")
         chat.type("write")
         await chat.until("[a]lways > ")
@@ -212,9 +211,7 @@ async def test_at_a_question(tmp_path: Path) -> None:
 async def test_a_question_of_the_model(tmp_path: Path) -> None:
     """What the model asks a person is asked, and what they type is the result; /deny gives none."""
     async with fake_openai(answer) as server:
-        text = await talk(
-            tmp_path, server, "ask me", "", "Lisbon, please", "ask again", "/deny not now", "ask", "/dismiss"
-        )
+        text = await talk(server, "ask me", "", "Lisbon, please", "ask again", "/deny not now", "ask", "/dismiss")
     question = '  ask_user asks you:\n      question  "Which city?"\n'
     assert text.startswith(
         f"{question}  write your answer\n  ✓ ask_user: Lisbon, please\nThe tool said: Lisbon, please\n"
@@ -228,14 +225,14 @@ async def test_a_question_of_the_model(tmp_path: Path) -> None:
 async def test_killed_at_a_question_of_the_model(tmp_path: Path) -> None:
     """Killed while the model waits for an answer, the next start asks again; sessions and show say what is open."""
     async with fake_openai(answer) as server:
-        async with at_terminal(tmp_path, *options(server)) as chat:
+        async with process_at_terminal(tmp_path, *options(server)) as chat:
             await chat.until("you> ")
             chat.type("ask me")
             await chat.until("your answer, or /deny > ")
             await chat.kill()
-        assert "  1 question  ask me" in run(tmp_path, "sessions", "--waiting").stdout
-        assert '  open      ask_user(question="Which city?")  asked today ' in run(tmp_path, "show", "s").stdout
-        async with at_terminal(tmp_path, *options(server)) as chat:
+        assert "  1 question  ask me" in run("sessions", "--waiting").stdout
+        assert '  open      ask_user(question="Which city?")  asked today ' in run("show", "s").stdout
+        async with at_terminal(*options(server)) as chat:
             await chat.until("1 question open since ")
             await chat.until("your answer, or /deny > ")
             chat.type("//home")
@@ -245,7 +242,7 @@ async def test_killed_at_a_question_of_the_model(tmp_path: Path) -> None:
 @pytest.mark.trio
 async def test_a_change_from_elsewhere(tmp_path: Path) -> None:
     """When another process shows another branch or says something, the chat says so and shows it."""
-    async with fake_openai(answer) as server, at_terminal(tmp_path, *options(server)) as chat:
+    async with fake_openai(answer) as server, process_at_terminal(tmp_path, *options(server)) as chat:
         await chat.until("you> ")
         chat.type("a river")
         await chat.until("you> ")
@@ -257,3 +254,5 @@ async def test_a_change_from_elsewhere(tmp_path: Path) -> None:
             await chat.until("you> ")
             await client.session("s").send("a sea")
             await chat.until("(said elsewhere: a sea)\nYou said a sea\n\nyou> ")
+        chat.type("\x04")
+        assert await chat.end() == 0

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.cli.command import PATIENCE
 from turnstate import Agent, Engine, MemoryStore, Option, Prompt, Question, Tool, ToolContext, tool
 from turnstate.cli.chat import Chat
 from turnstate.cli.chat_view import View
@@ -58,7 +59,7 @@ async def talk(asked: Tool[..., Any], *lines: str, times: int = 1, interactive: 
     try:
         async with Engine(agent, MemoryStore()) as engine:
             view = View(Terminal(io.TextIOWrapper(printed, "utf-8")), interactive=interactive)
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE):
                 await Chat(engine, view, LineReader(read), signals).run("s")
     finally:
         os.close(read)

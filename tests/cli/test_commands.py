@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 import trio
 
-from tests.cli.command import command, environment, run
+from tests.cli.command import run
 from turnstate import Agent, Engine, SQLiteStore, tool
 from turnstate.states import STATES
 from turnstate.testing import ScriptedCall, ScriptedModel, call
@@ -49,7 +46,7 @@ def db(tmp_path: Path) -> str:
 
 def test_sessions(tmp_path: Path, db: str) -> None:
     """The table has a row for each session, with what is open in it."""
-    listed = run(tmp_path, "sessions", "--db", db)
+    listed = run("sessions", "--db", db)
     assert (listed.returncode, listed.stderr) == (0, "")
     head, alice, bob = listed.stdout.splitlines()
     assert head.split() == ["SESSION", "STATE", "CHANGED", "OPEN", "TITLE"]
@@ -62,9 +59,9 @@ def test_sessions(tmp_path: Path, db: str) -> None:
 def test_sessions_filtered(tmp_path: Path, db: str) -> None:
     """--waiting and --unfinished leave out the rest, and say so when nothing is left."""
     for option in ("--waiting", "--unfinished"):
-        rows = run(tmp_path, "sessions", option, "--db", db).stdout.splitlines()
+        rows = run("sessions", option, "--db", db).stdout.splitlines()
         assert [row.split()[0] for row in rows] == ["SESSION", "bob"]
-    nothing = run(tmp_path, "sessions", "--waiting")
+    nothing = run("sessions", "--waiting")
     assert nothing.returncode == 0
     assert nothing.stdout == "no session waits for a person in ~/state/turnstate/turnstate.db\n"
     assert not (tmp_path / "state").exists()
@@ -74,14 +71,14 @@ def test_sessions_searched_and_sorted(tmp_path: Path, db: str) -> None:
     """--search looks at titles, --archived shows those off the list, --recent sorts by the last change."""
 
     def listed(*options: str) -> list[str]:
-        return [row.split()[0] for row in run(tmp_path, "sessions", "--db", db, *options).stdout.splitlines()[1:]]
+        return [row.split()[0] for row in run("sessions", "--db", db, *options).stdout.splitlines()[1:]]
 
     assert listed("--search", "BOB") == ["bob"]
     trio.run(_archive_and_say_more, db)
     assert listed() == ["bob", "zoe"]
     assert listed("--recent") == ["zoe", "bob"]
     assert listed("--archived") == ["alice"]
-    nothing = run(tmp_path, "sessions", "--db", db, "--archived", "--search", "bob").stdout
+    nothing = run("sessions", "--db", db, "--archived", "--search", "bob").stdout
     assert nothing == f'no session is archived and has "bob" in its title in {home_short(db, tmp_path)}\n'
 
 
@@ -98,7 +95,7 @@ def home_short(path: str, home: Path) -> str:
 
 def test_show(tmp_path: Path, db: str) -> None:
     """A session is shown with what was said, what a person changed, what is allowed and used."""
-    shown = run(tmp_path, "show", "alice", "--db", db)
+    shown = run("show", "alice", "--db", db)
     assert (shown.returncode, shown.stderr) == (0, "")
     for text in (
         "  you       Pay Ana",
@@ -116,7 +113,7 @@ def test_show(tmp_path: Path, db: str) -> None:
 
 def test_show_what_is_open(tmp_path: Path, db: str) -> None:
     """An open approval and a waiting message are shown, and control characters as what they are."""
-    shown = run(tmp_path, "show", "bob", "--db", db).stdout
+    shown = run("show", "bob", "--db", db).stdout
     assert '  open      pay(to="\\u001b[31mBob", euros=5.0)  asked today ' in shown
     assert '  waits     "and then rest"' in shown
     assert "\x1b" not in shown
@@ -124,18 +121,16 @@ def test_show_what_is_open(tmp_path: Path, db: str) -> None:
 
 def test_diagram(tmp_path: Path) -> None:
     """The diagram has every state, and is drawn without anything that has to be installed."""
-    drawn = run(tmp_path, "diagram")
+    drawn = run("diagram")
     assert (drawn.returncode, drawn.stderr) == (0, "")
     assert drawn.stdout.startswith("stateDiagram-v2")
     assert all(state in drawn.stdout for state in STATES)
 
 
-def test_diagram_svg_without_graphviz(tmp_path: Path) -> None:
+def test_diagram_svg_without_graphviz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the dot program svg says what to install."""
-    env = environment(tmp_path) | {"PATH": str(tmp_path)}
-    done = subprocess.run(
-        command("diagram", "--format", "svg"), capture_output=True, text=True, env=env, timeout=20, check=False
-    )
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = run("diagram", "--format", "svg")
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "svg needs" in done.stderr
@@ -143,12 +138,12 @@ def test_diagram_svg_without_graphviz(tmp_path: Path) -> None:
 
 def test_version_and_help(tmp_path: Path) -> None:
     """--version and --help print and end with 0; without a command the help comes, with 2."""
-    assert run(tmp_path, "--version").stdout == f"turnstate {version('turnstate')}\n"
+    assert run("--version").stdout == f"turnstate {version('turnstate')}\n"
     for arguments in (["--help"], *([name, "--help"] for name in ("demo", "chat", "sessions", "show", "diagram"))):
-        done = run(tmp_path, *arguments)
+        done = run(*arguments)
         assert done.returncode == 0
         assert done.stdout.startswith("usage: turnstate")
-    assert run(tmp_path).returncode == 2
+    assert run().returncode == 2
 
 
 WRONG: list[tuple[str, list[str], int, str]] = [
@@ -176,7 +171,7 @@ WRONG: list[tuple[str, list[str], int, str]] = [
 def test_wrong_input(tmp_path: Path, arguments: list[str], code: int, text: str) -> None:
     """What a user did wrong is one line that says it, with the right exit code."""
     (tmp_path / "text").write_text("this is no database, but it is long enough to look at " * 40)
-    done = run(tmp_path, *arguments, given="hello\n")
+    done = run(*arguments, given="hello\n")
     assert done.returncode == code
     assert text in done.stderr
     assert done.stderr.startswith("turnstate: ")
@@ -187,30 +182,7 @@ def test_wrong_input(tmp_path: Path, arguments: list[str], code: int, text: str)
 def test_a_state_directory_that_cannot_be_made(tmp_path: Path) -> None:
     """A state directory that is a file is told of in one line."""
     (tmp_path / "state").write_text("")
-    done = run(tmp_path, "chat", "--model", "m")
+    done = run("chat", "--model", "m")
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "--db" in done.stderr
-
-
-def test_a_reader_that_leaves(tmp_path: Path, db: str) -> None:
-    """A pipe that nobody reads ends the command without a word."""
-    read, write = os.pipe()
-    os.close(read)
-    done = subprocess.run(
-        command("show", "alice", "--db", db),
-        stdout=write,
-        stderr=subprocess.PIPE,
-        env=environment(tmp_path),
-        check=False,
-    )
-    os.close(write)
-    assert done.stderr == b""
-    assert done.returncode == 141
-
-
-def test_the_library_does_not_load_it() -> None:
-    """``import turnstate`` does not import the command."""
-    code = "import sys, turnstate; print([name for name in sys.modules if name.split('.')[1:2] == ['cli']])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
-    assert done.stdout == "[]\n"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import run
+from tests.cli.command import PATIENCE, run
 
 SHARED = os.environ.get("TURNSTATE_SHARED", "")
 FIELDS = ["text", "refusal", "reasoning", "calls", "stop", "raw_stop", "usage", "error"]
@@ -53,7 +53,7 @@ def test_a_streamed_answer(tmp_path: Path) -> None:
     """A line has every field: texts, calls with their raw arguments, why it stopped, usage."""
     call = {"functionCall": {"name": "f", "args": {"ä": [1.0]}}}
     (tmp_path / "a.sse").write_bytes(stream(gemini({"text": "hm", "thought": True}, {"text": "é"}, call)))
-    done = run(tmp_path, "decode", "gemini", "a.sse")
+    done = run("decode", "gemini", "a.sse")
     assert (done.returncode, done.stderr) == (0, "")
     [line] = done.stdout.splitlines()
     found = json.loads(line)
@@ -83,7 +83,7 @@ def test_a_streamed_answer(tmp_path: Path) -> None:
 )
 def test_whole_answers_from_a_pipe(tmp_path: Path, protocol: str, body: dict[str, Any]) -> None:
     """Each protocol's answer that was not streamed is read, also from the standard input."""
-    done = run(tmp_path, "decode", protocol, "-", given=json.dumps(body))
+    done = run("decode", protocol, "-", given=json.dumps(body))
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert (found["text"], found["error"]) == ("Hi", None)
@@ -97,7 +97,7 @@ def test_errors_and_several_files(tmp_path: Path) -> None:
     (tmp_path / "good").write_bytes(stream(gemini({"text": "x"})))
     (tmp_path / "cut").write_bytes(stream(cut))
     (tmp_path / "busy").write_text('{"error": {"code": 503, "message": "busy\\nnow", "status": "UNAVAILABLE"}}')
-    done = run(tmp_path, "decode", "gemini", "cut", "busy", "good")
+    done = run("decode", "gemini", "cut", "busy", "good")
     assert (done.returncode, done.stderr) == (1, "")
     first, second, third = map(json.loads, done.stdout.splitlines())
     assert list(first) == list(second) == list(third) == FIELDS
@@ -120,7 +120,7 @@ def test_errors_and_several_files(tmp_path: Path) -> None:
 )
 def test_wrong_use(tmp_path: Path, arguments: list[str], code: int, text: str) -> None:
     """What a user did wrong is one line that says it, and nothing is printed."""
-    done = run(tmp_path, *arguments)
+    done = run(*arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.startswith("turnstate: ")
     assert done.stderr.count("\n") == 1
@@ -134,7 +134,7 @@ def test_only_the_decoder_is_loaded() -> None:
         "print([name for name in sys.modules if name == 'httpx' or 'anthropic' in name or 'openai_chat' in name])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], input="", capture_output=True, text=True, timeout=20, check=True
+        [sys.executable, "-c", code], input="", capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
 
@@ -144,7 +144,7 @@ def test_only_the_decoder_is_loaded() -> None:
 def test_recorded_answers(tmp_path: Path, protocol: str) -> None:
     """Every recording of a protocol gives a line with all fields, and a reply or an error."""
     files = sorted((Path(SHARED) / "fixtures" / FOLDERS[protocol]).glob("*.sse"))
-    done = run(tmp_path, "decode", protocol, *map(str, files))
+    done = run("decode", protocol, *map(str, files))
     assert done.stderr == ""
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(lines) == len(files)
