@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import cast
 
 from turnstate_states.errors import InvalidInput, TurnstateError
 
 from ..failures import only
 from .parser import Ended, make_parser
-from .streams import Streams
+from .streams import Console, Streams
 
 __all__ = ["main"]
 
@@ -36,38 +37,41 @@ def main(argv: Sequence[str] | None = None, *, streams: Streams | None = None) -
     """
     own = streams is None
     streams = streams or Streams()
-    if own:
-        _prepare(streams)
+    console = Console.of(streams)
     # What a log would say is printed by the commands themselves, where it belongs.
     logging.getLogger("turnstate").addHandler(SILENT)
-    try:
-        code = _run(sys.argv[1:] if argv is None else argv, streams)
-        streams.stdout.flush()
-    except BaseException as error:
-        known = _explain(only(error), streams)
-        if known is None:
-            raise
-        if known == BROKEN_PIPE and own:
-            # Python would flush the stream once more at its end, and complain.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), streams.stdout.fileno())
-        return known
-    return code
+    with console.takes_all() if own else nullcontext():
+        try:
+            return _run(sys.argv[1:] if argv is None else argv, console)
+        except BaseException as error:
+            known = _explain(only(error), console)
+            if known is None and own and isinstance(error, Exception):
+                known = _report(error, console)
+            if known is None:
+                raise
+    if known == BROKEN_PIPE and own:
+        # Python would flush the stream once more at its end, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), streams.stdout.fileno())
+    return known
 
 
-def _run(argv: Sequence[str], streams: Streams) -> int:
+def _run(argv: Sequence[str], console: Console) -> int:
     parser = make_parser()
     if not argv:
-        streams.stderr.write(parser.format_help())
+        console.err.write(parser.format_help())
         return USAGE
     try:
         arguments = parser.parse_args(argv)
     except Ended as end:
-        (streams.stderr if end.code else streams.stdout).write(end.text)
+        if end.code:
+            console.err.line(end.text)
+        else:
+            console.out.write(end.text)
         return end.code
-    return cast(int, arguments.run(arguments, streams))
+    return cast(int, arguments.run(arguments, console))
 
 
-def _explain(error: BaseException, streams: Streams) -> int | None:
+def _explain(error: BaseException, console: Console) -> int | None:
     """Say what went wrong; the exit code, or None for what is no user's doing."""
     if isinstance(error, BrokenPipeError):
         return BROKEN_PIPE
@@ -76,14 +80,13 @@ def _explain(error: BaseException, streams: Streams) -> int | None:
     if isinstance(error, (TurnstateError, OSError)):
         # The terminal may be what is gone.
         with suppress(OSError):
-            print(f"turnstate: {' '.join(str(error).split())}", file=streams.stderr, flush=True)
+            console.err.line(f"turnstate: {' '.join(str(error).split())}")
         return USAGE if isinstance(error, InvalidInput) else FAILED
     return None
 
 
-def _prepare(streams: Streams) -> None:
-    """What a terminal cannot show must not end the program."""
-    for stream in (streams.stdout, streams.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
+def _report(error: Exception, console: Console) -> int:
+    """Print what a fault of the program itself is; Python would print the texts in it as they are."""
+    with suppress(OSError):
+        console.err.write("".join(traceback.format_exception(error)))
+    return FAILED

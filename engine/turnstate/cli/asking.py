@@ -13,15 +13,19 @@ import attrs
 from turnstate_states.errors import InvalidInput
 
 from ..states import Call
-from .terminal import Terminal, plain, value_text, visible
+from .terminal import Piece, Terminal, styled
+from .text import display_width, value_text, visible
 
-__all__ = ["Said", "describe_call", "edited", "understood"]
+__all__ = ["Row", "Said", "described", "edited", "understood"]
+
+Row = tuple[Piece, ...]
+"""A line in pieces."""
 
 Verdict = Literal["yes", "no", "edit", "always"]
 WORDS: Mapping[str, Verdict] = {
     "y": "yes", "yes": "yes", "n": "no", "no": "no", "e": "edit", "edit": "edit", "a": "always", "always": "always",
 }  # fmt: skip
-VALUE_ROWS = 40
+NAME_COLUMN = 26
 
 
 @attrs.frozen
@@ -83,17 +87,27 @@ def _value(text: str) -> Any:
         return text
 
 
-def describe_call(terminal: Terminal, call: Call, indent: str = "      ") -> None:
-    """Print the arguments of a call, one below the other, long texts in rows."""
+def described(terminal: Terminal, call: Call, indent: str = "      ") -> list[Row]:
+    """The arguments of a call as rows, one below the other, with every character of them; long texts as texts."""
     arguments = call.arguments
-    column = max((len(plain(name)) for name in arguments), default=0) + 2
+    if not arguments and call.arguments_json.strip() not in ("", "{}"):
+        return [(indent, row) for row in terminal.rows(visible(call.arguments_json), len(indent))]
+    names = {name: visible(name) for name in arguments}
+    column = min(max(map(display_width, names.values()), default=0) + 2, NAME_COLUMN)
+    found: list[Row] = []
     for name, value in arguments.items():
-        head = f"{indent}{terminal.style(plain(name), 'dim')}" + " " * (column - len(plain(name)))
-        rest = indent + " " * column
-        if isinstance(value, str) and "\n" in value.strip():
-            rows = value.rstrip("\n").split("\n")
-            more = len(rows) - VALUE_ROWS
-            shown = [*rows[:VALUE_ROWS], *([f"… {more} more lines"] if more > 0 else [])]
-            terminal.wrapped("\n".join(map(visible, shown)), indent=rest, first=head)
+        shown = names[name]
+        rows = _value_rows(terminal, value, len(indent) + column)
+        if (width := display_width(shown)) < column:
+            found.append((indent, styled(shown, "dim"), " " * (column - width), rows.pop(0)))
         else:
-            terminal.wrapped(value_text(value), indent=rest, first=head)
+            found += ((indent, styled(row, "dim")) for row in terminal.rows(shown, len(indent)))
+        found += ((indent, " " * column, row) for row in rows)
+    return found
+
+
+def _value_rows(terminal: Terminal, value: Any, indent: int) -> list[str]:
+    if isinstance(value, str) and "\n" in value.strip():
+        rows = value.removesuffix("\n").split("\n")
+        return [part for row in rows for part in terminal.rows(visible(row), indent)]
+    return terminal.rows(value_text(value), indent)

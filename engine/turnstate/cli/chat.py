@@ -31,8 +31,8 @@ from .chat_view import View
 from .history import read_history
 from .lines import LineReader
 from .places import chosen_db
-from .streams import Streams, interrupts
-from .terminal import Terminal, one_line
+from .streams import Console, interrupts
+from .text import one_line, visible
 
 __all__ = ["chat"]
 
@@ -60,7 +60,7 @@ class Options:
     """An exported thread to begin with."""
 
 
-def chat(arguments: argparse.Namespace, streams: Streams) -> int:
+def chat(arguments: argparse.Namespace, console: Console) -> int:
     """Talk.
 
     Raises:
@@ -73,7 +73,7 @@ def chat(arguments: argparse.Namespace, streams: Streams) -> int:
     thread = None if arguments.imported is None else _exported(arguments.imported)
     instructions = INSTRUCTIONS if arguments.instructions is None else arguments.instructions
     options = Options(model, chosen_db(arguments.db), session, instructions, not arguments.no_tools, again, thread)
-    return trio.run(_chat, options, streams)
+    return trio.run(_chat, options, console)
 
 
 def _exported(path: str) -> bytes:
@@ -106,9 +106,9 @@ def _again(arguments: argparse.Namespace, session: str) -> str:
     return shlex.join(command)
 
 
-async def _chat(options: Options, streams: Streams) -> int:
-    lines = LineReader(streams.stdin.fileno())
-    view = View(Terminal(streams.stdout), interactive=lines.is_tty)
+async def _chat(options: Options, console: Console) -> int:
+    lines = LineReader(console.stdin.fileno())
+    view = View(console.out, interactive=lines.is_tty)
     limits = Limits(attempts=ATTEMPTS)
     tools = TOOLS if options.tools else ()
     agent: Agent[Folder] = Agent(options.model, instructions=options.instructions, tools=tools, limits=limits)
@@ -126,7 +126,7 @@ async def _chat(options: Options, streams: Streams) -> int:
         if talk.working and view.interactive:
             view.note("The turn has not ended; it goes on when you come back.")
     if view.interactive:
-        view.note(f"Come back with: {options.again(talk.session.id)}")
+        view.note(f"Come back with: {visible(options.again(talk.session.id))}")
     if talk.failed is not None and not view.interactive:
         raise TurnstateError(f"{talk.failed.reason} (session {talk.session.id} keeps what was said)")
     return 130 if talk.interrupted else 1 if talk.failed is not None else 0
@@ -183,12 +183,16 @@ class Chat:
         self._following.cancel()
         if leaves is not None and leaves.working:
             does = "waits for an answer" if leaves.asks else "goes on"
-            view.note(f"(the turn in {leaves.session.id} {does})")
+            view.note(f"(the turn in {visible(leaves.session.id)} {does})")
         running = engine.driven(id) is not None
         history = await read_history(engine.store, id)
         await engine.drive(id)
         talk = Talk(engine, engine.session(id), view, os.environ.get("USER") or "terminal")
-        head = f"turnstate chat with {one_line(engine.agent.model.name)}, session {id}" if first else f"session {id}"
+        head = (
+            f"turnstate chat with {one_line(engine.agent.model.name)}, session {visible(id)}"
+            if first
+            else f"session {visible(id)}"
+        )
         print_opening(view, f"{head}{'' if history else ' (new)'}", history, first=first, running=running)
         if history is not None:
             talk.begin(history)

@@ -14,7 +14,7 @@ from turnstate_states.errors import InvalidInput, Refused
 from ..engine import check_id
 from .history import History, read_history
 from .listing import counted, print_sessions
-from .terminal import one_line, short
+from .text import short, visible
 from .thread import is_reference, last_said, print_branches, print_messages, resolve
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ async def _fork(talk: Talk, rest: str) -> None:
     history = await _history(talk)
     target = resolve(rest, history) if rest else None
     forked = await talk.session.fork(target)
-    talk.view.note(f"(forked from {talk.session.id}, which stays as it is)")
+    talk.view.note(f"(forked from {visible(talk.session.id)}, which stays as it is)")
     talk.opens = forked.id
 
 
@@ -212,7 +212,7 @@ async def _export(talk: Talk, rest: str) -> None:
     history = await _history(talk)
     data = await talk.session.export()
     _write(rest, data)
-    talk.view.note(f"(wrote {counted(len(history.transcript), 'message')} to {one_line(rest)})")
+    talk.view.note(f"(wrote {counted(len(history.transcript), 'message')} to {visible(rest)})")
 
 
 def _write(path: str, data: bytes) -> None:

@@ -17,14 +17,18 @@ from turnstate_states.errors import InvalidInput
 
 from ..session_handle import SessionHandle
 from ..states import Call, Option, Prompt, Receipt, Verdict
-from .asking import describe_call, edited, understood
-from .terminal import Terminal, one_line, plain, value_text
+from .asking import described, edited, understood
+from .listing import counted
+from .terminal import Terminal, styled
+from .text import one_line, value_text, visible
 
 __all__ = ["Act", "Form", "Menu", "form_for"]
 
 Act = Callable[[SessionHandle, str], Awaitable[Receipt]]
 """Says the answer to the session, in the name of somebody."""
 CHOICES = "[y]es  [n]o, why  [e]dit  [a]lways > "
+ROWS = 40
+"""So many lines of a call are shown to a person before they ask for more: the beginning stays on the screen."""
 HINT = "answer y, n REASON, e NAME=VALUE or a (always: this tool with these arguments, in this session)"
 
 
@@ -96,7 +100,8 @@ def name_of(option: Option) -> str:
 class Form(ABC):
     """One call that waits for a person.
 
-    ``stage`` counts the questions in it: when it changes, there is another one to show.
+    ``stage`` counts the questions in it: when it or ``whole`` changes, there is another one to show. ``whole``: a call that
+    is long is shown to its end.
 
     Args:
         call: the call.
@@ -108,23 +113,50 @@ class Form(ABC):
         self.interactive = interactive
         self.asked = call.prompt or Prompt()
         self.stage: int = 0
+        self.whole = not interactive
+        self._unseen: int | None = None
 
     @abstractmethod
     def show(self, terminal: Terminal) -> None:
         """Print the question that is due."""
 
     @property
-    @abstractmethod
     def prompt(self) -> str:
         """What stands before the answer."""
+        return f"  [v]iew all first, or {self._way_to_deny} > " if self._unseen else self._prompt
 
-    @abstractmethod
     def take(self, line: str) -> Act | None:
         """What a line says to the session; None if more is to be asked.
+
+        Nothing is approved or answered before all of the call was shown.
 
         Raises:
             InvalidInput: it is no answer.
         """
+        if self._unseen == 0 or self._denies(line):
+            return self._take(line)
+        if line.casefold() in ("v", "view"):
+            self.whole = True
+            return None
+        hidden = f"{counted(self._unseen, 'line')} of it" if self._unseen else "it"
+        raise InvalidInput(f"{hidden} was not shown yet: v shows all, then answer; or {self._way_to_deny}")
+
+    @property
+    @abstractmethod
+    def _prompt(self) -> str:
+        """What stands before the answer, when all was shown."""
+
+    @abstractmethod
+    def _take(self, line: str) -> Act | None:
+        """`take`, when all was shown or the line says no."""
+
+    def _denies(self, line: str) -> bool:
+        """Whether a line says no."""
+        return False
+
+    @property
+    def _way_to_deny(self) -> str:
+        return "/deny"
 
     def deny(self, reason: str) -> Act:
         """Give no answer, and say why not."""
@@ -137,10 +169,15 @@ class Form(ABC):
     def _head(self, terminal: Terminal, wants: str) -> None:
         call = self.call
         why = f" ({one_line(call.reason)})" if call.reason else ""
-        terminal.line(f"  {terminal.style(plain(call.tool), 'bold', 'yellow')} {wants}{why}:")
-        describe_call(terminal, call)
+        terminal.line("  ", styled(visible(call.tool), "bold", "yellow"), f" {wants}{why}:")
+        rows = described(terminal, call)
+        self._unseen = 0 if self.whole or len(rows) <= ROWS else len(rows) - ROWS
+        for row in rows[: len(rows) - self._unseen]:
+            terminal.line(*row)
+        if self._unseen:
+            terminal.line(styled(f"      … {counted(self._unseen, 'more line')}: v shows all of it", "yellow"))
         if self.asked.text:
-            terminal.wrapped(plain(self.asked.text), "bold", indent="    ")
+            terminal.wrapped(self.asked.text, "bold", indent="    ")
 
     @property
     def _way_out(self) -> str:
@@ -162,13 +199,13 @@ class Decision(Form):
         self._menu.show(terminal)
 
     @property
-    def prompt(self) -> str:
+    def _prompt(self) -> str:
         if self._more == "why":
             return "  why not? (Enter: no reason) > "
         if self._more == "change":
             name = next(iter(self.call.arguments), "name")
             given = value_text(self.call.arguments.get(name, "value"))
-            example = f"{plain(name)}={given if len(given) < 30 else '...'}"
+            example = f"{visible(name)}={given if len(given) < 30 else '...'}"
             return f"  change what? (such as {example}; Enter: nothing) > "
         if self._more == "runs":
             return "  does it run then? [y]es  [n]o > "
@@ -176,7 +213,15 @@ class Decision(Form):
         dismiss = "/dismiss  " if self.asked.dismissible else ""
         return f"  {numbers}{CHOICES.replace('> ', '')}{dismiss}> "
 
-    def take(self, line: str) -> Act | None:
+    def _denies(self, line: str) -> bool:
+        said = understood(line)
+        return self._more == "why" or (said is not None and said.verdict == "no")
+
+    @property
+    def _way_to_deny(self) -> str:
+        return "[n]o, why"
+
+    def _take(self, line: str) -> Act | None:
         if self._more == "change" and line:
             return self._changed(line)
         more, self._more = self._more, ""
@@ -255,10 +300,10 @@ class Question(Form):
         self._menu.show(terminal)
 
     @property
-    def prompt(self) -> str:
+    def _prompt(self) -> str:
         return f"  {self._menu.hint}, or {self._way_out} > "
 
-    def take(self, line: str) -> Act:
+    def _take(self, line: str) -> Act:
         chosen, text = self._menu.read(line)
         option = chosen[0] if chosen else None
         if self.call.wants == "result":
@@ -286,15 +331,15 @@ class Questions(Form):
     def show(self, terminal: Terminal) -> None:
         if not self.stage:
             self._head(terminal, "asks you")
-        text = plain(self.asked.questions[self.stage].text) or self.asked.questions[self.stage].id
+        text = self.asked.questions[self.stage].text or self.asked.questions[self.stage].id
         terminal.wrapped(f"{self.stage + 1}/{len(self.asked.questions)} {text}", "bold", indent="    ")
         self._menu.show(terminal)
 
     @property
-    def prompt(self) -> str:
+    def _prompt(self) -> str:
         return f"  {self._menu.hint}, or {self._way_out} > "
 
-    def take(self, line: str) -> Act | None:
+    def _take(self, line: str) -> Act | None:
         self._answers[self.asked.questions[self.stage].id] = self._menu.read(line)
         if self.stage + 1 < len(self.asked.questions):
             self.stage += 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from .chat_view import View
 from .history import History
 from .listing import counted, waiting_text
-from .terminal import moment, one_line, short, since
+from .moments import moment, since
+from .text import one_line, short
 from .thread import print_end
 
 __all__ = ["print_opening"]

@@ -29,7 +29,7 @@ from .chat_forms import Act, Form, form_for
 from .chat_view import View
 from .history import History, read_history
 from .listing import counted
-from .terminal import one_line, plain, short
+from .text import one_line, short, visible
 from .thread import print_end
 
 __all__ = ["Given", "Item", "Talk"]
@@ -69,7 +69,7 @@ class Talk:
         self._held = False
         self._asked: dict[str, Call] = {}
         self._form: Form | None = None
-        self._shown = -1
+        self._shown: tuple[int, bool] | None = None
         self._own: set[str] = set()
         self._seen = 0
         self._shows_end_at = 0
@@ -133,8 +133,8 @@ class Talk:
 
     def _ask(self) -> None:
         form = self.form()
-        if form.stage != self._shown:
-            self._shown = form.stage
+        if (form.stage, form.whole) != self._shown:
+            self._shown = (form.stage, form.whole)
             self.view.leave()
             form.show(self.view.terminal)
         if not self.view.prompted:
@@ -150,7 +150,7 @@ class Talk:
             raise Refused("stale", "nothing is asked now")
         if self._form is None or self._asked.get(self._form.call.id) != self._form.call:
             self._form = form_for(next(iter(self._asked.values())), interactive=self.view.interactive)
-            self._shown = -1
+            self._shown = None
         return self._form
 
     # ---- what a person gives
@@ -263,7 +263,7 @@ class Talk:
             case CallAnswered(call) | CallSettled(call):
                 asked = self._asked.pop(call.id, None) is not None and event.cause not in self._own
                 if asked and (how := _decided(call)):
-                    self.view.note(f"({plain(call.tool)} {how})")
+                    self.view.note(f"({visible(call.tool)} {how})")
             case TurnEnded():
                 self._ended(event)
             case _:

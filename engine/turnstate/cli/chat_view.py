@@ -18,7 +18,8 @@ from turnstate_states.events import (
 )
 
 from ..states import Call, text_of
-from .terminal import Terminal, one_line, plain, short, shown_call, value_text
+from .terminal import Terminal, styled
+from .text import one_line, short, shown_call, value_text, visible
 
 __all__ = ["View"]
 
@@ -54,7 +55,7 @@ class View:
     def note(self, text: str, *styles: str) -> None:
         """Print something that is not the model's."""
         self._new_line()
-        self.terminal.wrapped(text, *(styles or ("dim",)))
+        self.terminal.wrapped(text.replace("\n", " "), *(styles or ("dim",)))
 
     def prompt(self, text: str = "") -> None:
         """Ask for a line: the answer to ``text``, or the next message."""
@@ -64,7 +65,7 @@ class View:
         if not text:
             self.terminal.line()
             text = "you> "
-        self.terminal.write(self.terminal.style(text, "bold"))
+        self.terminal.write(styled(text, "bold"))
         self.prompted = True
 
     def typed(self) -> None:
@@ -90,7 +91,7 @@ class View:
             return
         if self.prompted:
             self._new_line()
-        self.terminal.write(self.terminal.style(plain(text), *styles))
+        self.terminal.write(styled(text, *styles))
         self._open = not text.endswith("\n")
 
     # ---- events
@@ -118,7 +119,9 @@ class View:
             case CallSettled(call, message):
                 self._settled(call, message.results[0].text)
             case PreliminaryResult(call, value):
-                self._call("…", f"{call.tool} so far: {value if isinstance(value, str) else value_text(value)}", "dim")
+                self._call(
+                    "…", f"{visible(call.tool)} so far: {value if isinstance(value, str) else value_text(value)}", "dim"
+                )
             case Warned(text):
                 self.note(f"warning: {one_line(text)}", "yellow")
             case Lagged():
@@ -149,11 +152,11 @@ class View:
 
     def _call(self, mark: str, text: str, style: str) -> None:
         self._new_line()
-        self.terminal.line("  " + self.terminal.style(short(f"{mark} {text}", self.terminal.width - 2), style))
+        self.terminal.line("  ", styled(short(f"{mark} {text}", self.terminal.width - 2), style))
 
     def _settled(self, call: Call, text: str) -> None:
         style = {"ok": "green", "unknown": "yellow"}.get(call.status, "red")
-        self._call(MARKS.get(call.status, "✗"), f"{call.tool}: {one_line(text) or '(nothing)'}", style)
+        self._call(MARKS.get(call.status, "✗"), f"{visible(call.tool)}: {one_line(text) or '(nothing)'}", style)
 
     def ended(self, event: TurnEnded, more: str = "") -> None:
         """Print how a turn ended, and what can be done."""

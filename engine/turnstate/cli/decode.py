@@ -13,7 +13,8 @@ import msgspec
 from turnstate_states.content import Reasoning, Refusal, Text, ToolCall, clean_text
 from turnstate_states.errors import ModelError
 
-from .streams import Streams
+from .streams import Console
+from .text import visible
 
 if TYPE_CHECKING:
     from ..models.base import DeltaKind, OnDelta, Reply
@@ -24,16 +25,16 @@ __all__ = ["PROTOCOLS", "decode"]
 PIECE = 65536
 
 
-def decode(arguments: argparse.Namespace, streams: Streams) -> int:
+def decode(arguments: argparse.Namespace, console: Console) -> int:
     """Print what each recorded body says, as one JSON object a line; 1 if one of them is an error."""
     make = PROTOCOLS[arguments.protocol]
     # What cannot be read is told before anything is printed.
-    bodies = [streams.stdin.buffer.read() if file == "-" else Path(file).read_bytes() for file in arguments.files]
+    bodies = [console.stdin.buffer.read() if file == "-" else Path(file).read_bytes() for file in arguments.files]
     failed = False
     for body in bodies:
         found = _decoded(make, body)
         failed = failed or found["error"] is not None
-        streams.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        console.out.line(visible(msgspec.json.encode(found).decode()))
     return int(failed)
 
 

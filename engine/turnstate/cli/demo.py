@@ -22,8 +22,9 @@ from .demo_play import Play
 from .demo_story import Story
 from .lines import LineReader
 from .places import home_short, make_state_dir, state_dir
-from .streams import Streams
-from .terminal import Terminal
+from .streams import Console
+from .terminal import Terminal, styled
+from .text import visible
 
 __all__ = ["demo"]
 
@@ -51,13 +52,13 @@ class Place:
             path.unlink(missing_ok=True)
 
 
-def demo(arguments: argparse.Namespace, streams: Streams) -> int:
+def demo(arguments: argparse.Namespace, console: Console) -> int:
     """Run the demo, or print its program."""
     if arguments.source:
-        print(inspect.getsource(demo_agent).strip(), file=streams.stdout)
+        console.out.write(f"{inspect.getsource(demo_agent).strip()}\n")
         return 0
-    terminal = Terminal(streams.stdout)
-    lines = LineReader(streams.stdin.fileno()) if terminal.is_tty and streams.stdin.isatty() else None
+    terminal = console.out
+    lines = LineReader(console.stdin.fileno()) if terminal.is_tty and console.stdin.isatty() else None
     with _place(arguments) as place:
         killed = trio.run(_run, place, arguments.crash, None if arguments.yes else lines, terminal)
         if killed:
@@ -68,7 +69,8 @@ def demo(arguments: argparse.Namespace, streams: Streams) -> int:
         if arguments.crash and not arguments.db:
             place.remove()
         if arguments.db or arguments.keep:
-            terminal.line(f"kept: {', '.join(home_short(str(path)) for path in place.files if path.exists())}", "dim")
+            kept = ", ".join(visible(home_short(str(path))) for path in place.files if path.exists())
+            terminal.line(styled(f"kept: {kept}", "dim"))
     return 0
 
 
@@ -122,7 +124,7 @@ async def _run(place: Place, crash: bool, lines: LineReader | None, terminal: Te
     store = SQLiteStore(place.db)
     async with Client(store) as client:
         play = Play(Story(terminal, client.session(place.session), lines), store, place.db, place.session)
-        terminal.line("turnstate demo: an agent charges a card, and its process is killed meanwhile.", "bold")
+        terminal.line(styled("turnstate demo: an agent charges a card, and its process is killed meanwhile.", "bold"))
         terminal.wrapped(WHAT, "dim")
         if place.found:
             await play.go_on()

@@ -21,7 +21,7 @@ from ..states import Call
 from ..stores.base import Store
 from .demo_story import Story
 from .listing import counted
-from .terminal import moment
+from .moments import moment
 
 __all__ = ["Play"]
 

@@ -29,7 +29,8 @@ from ..states import Call, ToolResult, text_of
 from .asking import edited, understood
 from .demo_path import StatePath
 from .lines import LineReader
-from .terminal import Terminal, plain, shown_call, value_text
+from .terminal import Terminal, styled
+from .text import shown_call, value_text, visible
 
 __all__ = ["Story"]
 
@@ -61,7 +62,7 @@ class Story:
         """Begin a part of the story, and say why it matters."""
         self.parts += 1
         self.terminal.line()
-        self.terminal.line(f"{self.parts}  {title}", "bold")
+        self.terminal.line(styled(f"{self.parts}  {title}", "bold"))
         self.terminal.wrapped(why, "dim", indent="   ")
         self.terminal.line()
 
@@ -82,7 +83,7 @@ class Story:
             case TurnStarted(message) if message is not None:
                 self.say("you", message.text)
             case Replied(message):
-                self.say("model", plain(message.text))
+                self.say("model", message.text)
             case CallProposed(call):
                 self.say("", shown_call(call), "cyan")
             case MessageQueued(parts=parts):
@@ -104,7 +105,7 @@ class Story:
 
     def _tell_result(self, call: Call, result: ToolResult) -> None:
         style = {"ok": "green", "unknown": "yellow"}.get(result.status, "red")
-        self.say("result", f"{MARKS.get(result.status, '✗')} {call.tool}: {plain(result.text)}", style)
+        self.say("result", f"{MARKS.get(result.status, '✗')} {visible(call.tool)}: {result.text}", style)
 
     def draw(self, event: Event) -> None:
         """Draw the states since the last time, with the step and the event's number."""
@@ -114,12 +115,11 @@ class Story:
         text = " → ".join(states)
         place = f"step {self.path.step} · event {event.number}"
         gap = self.terminal.width - 12 - len(text) - len(place)
-        head = self.terminal.style("  state", "bold") + " " * 5
         if gap < 1:
             self.say("state", text, "blue")
         else:
-            row = f"{head}{self.terminal.style(text, 'blue')}{' ' * gap}{self.terminal.style(place, 'dim')}"
-            self.terminal.line(row)
+            head = styled("  state", "bold"), " " * 5
+            self.terminal.line(*head, styled(text, "blue"), " " * gap, styled(place, "dim"))
 
     # ---- answering
 
@@ -140,7 +140,7 @@ class Story:
         self.terminal.write(question)
         if self.lines is None:
             said = SCRIPT.get(call.tool, "y")
-            self.terminal.line(f"{said}  {self.terminal.style('(by itself)', 'dim')}")
+            self.terminal.line(f"{said}  ", styled("(by itself)", "dim"))
             return said
         line = await self.lines.line()
         if line is None:

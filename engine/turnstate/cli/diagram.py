@@ -7,12 +7,12 @@ from statemachine.contrib.diagram import GraphvizError, GraphvizNotFoundError
 from turnstate_states.errors import TurnstateError
 
 from ..states import TurnMachine
-from .streams import Streams
+from .streams import Console
 
 __all__ = ["diagram"]
 
 
-def diagram(format: str, streams: Streams) -> int:
+def diagram(format: str, console: Console) -> int:
     """Print the machine.
 
     Raises:
@@ -28,5 +28,5 @@ def diagram(format: str, streams: Streams) -> int:
         raise TurnstateError(text) from error
     except GraphvizError as error:
         raise TurnstateError(f"Graphviz could not draw it: {error}") from error
-    print(text.strip(), file=streams.stdout)
+    console.out.write(f"{text.strip()}\n")
     return 0

@@ -12,25 +12,27 @@ from ..reading import SessionFilter
 from ..results import SessionInfo
 from ..states import Call
 from ..stores.sqlite import SQLiteStore
+from .moments import moment
 from .places import default_db, existing_db, home_short
-from .streams import Streams
-from .terminal import Terminal, display_width, moment, one_line, short
+from .streams import Console
+from .terminal import Terminal, styled
+from .text import display_width, one_line, short, visible
 
 __all__ = ["counted", "open_text", "print_sessions", "sessions", "waiting_text"]
 
 HEAD = ("SESSION", "STATE", "CHANGED", "OPEN", "TITLE")
 
 
-def sessions(arguments: argparse.Namespace, streams: Streams) -> int:
+def sessions(arguments: argparse.Namespace, console: Console) -> int:
     """List the sessions of a file."""
     path = existing_db(arguments.db)
     only: SessionFilter = {"waiting": arguments.waiting, "unfinished": arguments.unfinished}
     only["search"], only["archived"] = arguments.search, arguments.archived
     only["order"] = "recent" if arguments.recent else "id"
     found = [] if path is None else trio.run(_read, path, only)
-    terminal = Terminal(streams.stdout)
+    terminal = console.out
     if not found:
-        terminal.line(f"no session {_which(arguments)} in {home_short(path or default_db())}")
+        terminal.line(f"no session {_which(arguments)} in {visible(home_short(path or default_db()))}")
         return 0
     print_sessions(terminal, found)
     return 0
@@ -53,7 +55,7 @@ async def _read(path: str, only: SessionFilter) -> list[SessionInfo]:
 
 
 def _row(info: SessionInfo) -> tuple[str, ...]:
-    return info.id, info.state, moment(info.updated_at), open_text(info), one_line(info.title)
+    return visible(info.id), visible(info.state), moment(info.updated_at), open_text(info), one_line(info.title)
 
 
 def open_text(info: SessionInfo) -> str:
@@ -86,7 +88,7 @@ def print_sessions(terminal: Terminal, found: Sequence[SessionInfo], *, here: st
     """Print a table of sessions; ``here`` is the one that the reader is in."""
     rows = [_row(info) for info in found]
     if here:
-        rows = [(f"{row[0]} (here)" if row[0] == here else row[0], *row[1:]) for row in rows]
+        rows = [(f"{row[0]} (here)" if row[0] == visible(here) else row[0], *row[1:]) for row in rows]
     widths = [max(display_width(row[place]) for row in (HEAD, *rows)) for place in range(len(HEAD) - 1)]
     left = terminal.width - sum(widths) - 2 * len(widths)
     for row in (HEAD, *rows):
@@ -94,4 +96,4 @@ def print_sessions(terminal: Terminal, found: Sequence[SessionInfo], *, here: st
         # Whoever reads it through a pipe wants all of it.
         title = short(row[-1], max(12, left)) if terminal.is_tty else row[-1]
         text = "  ".join([*cells, title]).rstrip()
-        terminal.line(text, *(("bold",) if row is HEAD else ()))
+        terminal.line(styled(text, "bold") if row is HEAD else text)

@@ -8,11 +8,11 @@ from importlib.metadata import version
 from typing import Any, NoReturn
 
 from .places import default_db, home_short
-from .streams import Streams
+from .streams import Console
 
 __all__ = ["Ended", "make_parser"]
 
-Run = Callable[[argparse.Namespace, Streams], int]
+Run = Callable[[argparse.Namespace, Console], int]
 
 ABOUT = """\
 Run LLM agent turns that survive a crash.
@@ -62,7 +62,7 @@ examples:
 
 
 class Ended(Exception):
-    """There is nothing to run, only a text to print: help with code 0, what is wrong with code 2."""
+    """There is nothing to run, only a text to print: help with code 0, a line that says what is wrong with code 2."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(code, text)
@@ -78,7 +78,7 @@ class _Parser(argparse.ArgumentParser):
         self.add_argument("-h", "--help", action=_Print, text=self.format_help, help="show this help message and exit")
 
     def error(self, message: str) -> NoReturn:
-        raise Ended(2, f"turnstate: {message} (see {self.prog} --help)\n")
+        raise Ended(2, f"turnstate: {message} (see {self.prog} --help)")
 
 
 class _Print(argparse.Action):
@@ -93,7 +93,7 @@ class _Print(argparse.Action):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser; each command sets ``run``, a function of the parsed arguments and the streams that gives the exit code.
+    """The parser; each command sets ``run``, a function of the parsed arguments and the console that gives the exit code.
 
     Parsing raises `Ended` where there is nothing to run.
     """
@@ -127,10 +127,10 @@ def _command(commands: Any, name: str, brief: str, about: str, run: Run, epilog:
 
 
 def _add_demo(commands: Any) -> None:
-    def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    def run(arguments: argparse.Namespace, console: Console) -> int:
         from .demo import demo
 
-        return demo(arguments, streams)
+        return demo(arguments, console)
 
     parser = _command(commands, "demo", "see a turn survive SIGKILL, offline", DEMO, run)
     parser.add_argument("--yes", "-y", action="store_true", help="answer by itself (as it does without a terminal)")
@@ -150,10 +150,10 @@ KEY_HELP = "default: the provider's variable, such as $OPENAI_API_KEY; without o
 
 
 def _add_chat(commands: Any) -> None:
-    def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    def run(arguments: argparse.Namespace, console: Console) -> int:
         from .chat import chat
 
-        return chat(arguments, streams)
+        return chat(arguments, console)
 
     parser = _command(commands, "chat", "talk to a model in this terminal", CHAT, run, CHAT_MORE)
     parser.add_argument("--model", metavar="NAME", required=True, help=MODEL_HELP)
@@ -169,10 +169,10 @@ def _add_chat(commands: Any) -> None:
 
 
 def _add_sessions(commands: Any) -> None:
-    def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    def run(arguments: argparse.Namespace, console: Console) -> int:
         from .listing import sessions
 
-        return sessions(arguments, streams)
+        return sessions(arguments, console)
 
     parser = _command(commands, "sessions", "list the stored sessions", "List the stored sessions.", run)
     parser.add_argument("--waiting", action="store_true", help="only those in which a person must answer")
@@ -184,10 +184,10 @@ def _add_sessions(commands: Any) -> None:
 
 
 def _add_show(commands: Any) -> None:
-    def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    def run(arguments: argparse.Namespace, console: Console) -> int:
         from .show import show
 
-        return show(arguments, streams)
+        return show(arguments, console)
 
     about = "Print a session: what was said, where it stands, what is open, what it used."
     parser = _command(commands, "show", "print one session", about, run)
@@ -196,10 +196,10 @@ def _add_show(commands: Any) -> None:
 
 
 def _add_diagram(commands: Any) -> None:
-    def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    def run(arguments: argparse.Namespace, console: Console) -> int:
         from .diagram import diagram
 
-        return diagram(arguments.format, streams)
+        return diagram(arguments.format, console)
 
     about = "Print the diagram of a turn's states, drawn from the machine that runs."
     parser = _command(commands, "diagram", "print the state machine", about, run)
@@ -209,10 +209,10 @@ def _add_diagram(commands: Any) -> None:
 
 
 def _add_decode(commands: Any) -> None:
-    def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    def run(arguments: argparse.Namespace, console: Console) -> int:
         from .decode import decode
 
-        return decode(arguments, streams)
+        return decode(arguments, console)
 
     parser = _command(commands, "decode", "read a recorded answer of a provider", DECODE, run, DECODE_MORE)
     # The names are written here because reading them from the decoders would load these for every command.

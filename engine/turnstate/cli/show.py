@@ -14,9 +14,11 @@ from ..states import Checkpoint, Hosted, Message, Quote, Reasoning, Refusal, Tex
 from ..stores.sqlite import SQLiteStore
 from .history import History, read_history
 from .listing import counted
+from .moments import moment
 from .places import existing_db, home_short
-from .streams import Streams
-from .terminal import Terminal, call_text, moment, one_line, plain, short, shown_call
+from .streams import Console
+from .terminal import Terminal
+from .text import call_text, one_line, plain, short, shown_call, visible
 from .thread import brief, position
 
 __all__ = ["show"]
@@ -26,7 +28,7 @@ MARKS = {"ok": "✓", "error": "✗", "denied": "✗", "not-run": "✗", "unknow
 LONG = 1500
 
 
-def show(arguments: argparse.Namespace, streams: Streams) -> int:
+def show(arguments: argparse.Namespace, console: Console) -> int:
     """Print a session.
 
     Raises:
@@ -38,7 +40,7 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
     if history is None:
         where = home_short(path) if path else "the default file, which does not exist yet"
         raise TurnstateError(f"there is no session {session!r} in {where}; `turnstate sessions` lists them")
-    terminal = Terminal(streams.stdout)
+    terminal = console.out
     for message in history.messages:
         _print_message(terminal, message, history)
     if history.messages:
@@ -81,13 +83,13 @@ def _print_others(terminal: Terminal, message: Message, history: History) -> Non
     branches = history.transcript.branches(message.id)
     if len(branches) > 1:
         others = [history.transcript[name] for name in branches if name != message.id]
-        beside = ", ".join(f'{other.id} "{short(brief(other, history), 60)}"' for other in others)
-        terminal.labelled("", f"({message.id} is branch {position(message, history)}, beside {beside})", "dim")
+        beside = ", ".join(f'{visible(other.id)} "{short(brief(other, history), 60)}"' for other in others)
+        terminal.labelled("", f"({visible(message.id)} is branch {position(message, history)}, beside {beside})", "dim")
 
 
 def _print_result(terminal: Terminal, result: ToolResult, history: History) -> None:
     call = history.calls.get(result.call)
-    tool = "" if call is None else plain(call.tool)
+    tool = "" if call is None else visible(call.tool)
     text = plain(result.text.strip())
     if len(text) > LONG:
         text = f"{text[:LONG]}… ({len(result.text)} characters)"
@@ -97,17 +99,17 @@ def _print_result(terminal: Terminal, result: ToolResult, history: History) -> N
 
 def _print_state(terminal: Terminal, history: History) -> None:
     checkpoint = history.checkpoint
-    name = checkpoint.session + (f'  "{short(checkpoint.title, 60)}"' if checkpoint.title else "")
+    name = visible(checkpoint.session) + (f'  "{short(checkpoint.title, 60)}"' if checkpoint.title else "")
     terminal.labelled("session", name)
     terminal.labelled("state", _state_text(checkpoint))
     for call in history.waiting:
         terminal.labelled(
-            "open", f"{shown_call(call)}  asked {moment(history.asked_since(call))}, call {call.id}", "yellow"
+            "open", f"{shown_call(call)}  asked {moment(history.asked_since(call))}, call {visible(call.id)}", "yellow"
         )
     _print_queue(terminal, history)
     for grant in checkpoint.grants:
         covers = "any arguments" if grant.arguments is None else call_text(grant.tool, grant.arguments)
-        terminal.labelled("allowed", f"{covers} ({grant.id})")
+        terminal.labelled("allowed", f"{covers} ({visible(grant.id)})")
     used = sum(checkpoint.usage.values(), Usage())
     names = ", ".join(name for name in checkpoint.usage if name)
     terminal.labelled("usage", _usage_text(used) + (f" ({one_line(names)})" if names else ""))
@@ -120,12 +122,12 @@ def _state_text(checkpoint: Checkpoint) -> str:
         return "idle"
     since = moment(checkpoint.updated_at)
     if turn.outcome is None:
-        ending = f", told to end ({turn.ending.outcome})" if turn.ending is not None else ""
-        return f"{turn.state}, turn {turn.id}, step {turn.step}{ending}, since {since}"
+        ending = f", told to end ({visible(turn.ending.outcome)})" if turn.ending is not None else ""
+        return f"{visible(turn.state)}, turn {visible(turn.id)}, step {turn.step}{ending}, since {since}"
     reason = f" ({one_line(turn.reason)})" if turn.reason else ""
-    stop = f", stop: {turn.stop}" if turn.stop not in ("", "stop") else ""
+    stop = f", stop: {visible(turn.stop)}" if turn.stop not in ("", "stop") else ""
     counts = f"{counted(turn.steps, 'step')}, {counted(turn.calls_made, 'call')}"
-    return f"{turn.state}: {turn.outcome}{reason}{stop}, turn {turn.id}, {counts}, {since}"
+    return f"{visible(turn.state)}: {visible(turn.outcome)}{reason}{stop}, turn {visible(turn.id)}, {counts}, {since}"
 
 
 def _print_queue(terminal: Terminal, history: History) -> None:

@@ -6,13 +6,15 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import TextIO
 
 import attrs
 import trio
 
-__all__ = ["Streams", "interrupts"]
+from .terminal import Cleaned, Terminal
+
+__all__ = ["Console", "Streams", "interrupts"]
 
 
 @attrs.frozen
@@ -28,6 +30,26 @@ class Streams:
     stdin: TextIO = attrs.field(factory=lambda: sys.stdin)
     stdout: TextIO = attrs.field(factory=lambda: sys.stdout)
     stderr: TextIO = attrs.field(factory=lambda: sys.stderr)
+
+
+@attrs.frozen
+class Console:
+    """The streams as the commands have them: what they print goes through a terminal, which cleans it."""
+
+    stdin: TextIO
+    out: Terminal
+    err: Terminal
+
+    @classmethod
+    def of(cls, streams: Streams) -> Console:
+        """The console on these streams."""
+        return cls(streams.stdin, Terminal(streams.stdout), Terminal(streams.stderr))
+
+    @contextmanager
+    def takes_all(self) -> Generator[None]:
+        """Have all that anything writes to this process's streams go through here: warnings, logs, tracebacks."""
+        with redirect_stdout(Cleaned(self.out)), redirect_stderr(Cleaned(self.err)):
+            yield
 
 
 @contextmanager

@@ -1,78 +1,151 @@
-"""Printing for people: width, colour, wrapping, and nothing that could fool a terminal."""
+"""The one door to a terminal: whatever is printed goes through it, and nothing that could fool a terminal does."""
 
 from __future__ import annotations
 
-import calendar
-import json
+import io
 import os
 import textwrap
-import time
-import unicodedata
-from collections.abc import Mapping
-from typing import Any, TextIO
+from collections.abc import Iterable, Sequence
+from typing import TextIO
 
-from ..states import Call
+import attrs
 
-__all__ = [
-    "Terminal",
-    "call_text",
-    "display_width",
-    "moment",
-    "one_line",
-    "plain",
-    "short",
-    "shown_call",
-    "since",
-    "value_text",
-]
+from .text import display_width, plain
+
+__all__ = ["Cleaned", "Piece", "Styled", "Terminal", "styled"]
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
-ASCII = str.maketrans({"→": "->", "✓": "+", "✗": "x", "·": "-", "—": "-", "…": "...", "–": "-"})
-HIDDEN = dict.fromkeys((*range(32), *range(127, 160), *range(8234, 8239), *range(8294, 8298)), "�")
-del HIDDEN[9], HIDDEN[10]
+ASCII = str.maketrans({"→": "->", "✓": "+", "✗": "x", "·": "-", "—": "-", "…": "...", "–": "-", "↪": ">", "␠": "_"})
+BREAKS = str.maketrans("\n\t", "  ")
+
+
+@attrs.frozen
+class Styled:
+    """A text with styles. Only the terminal makes codes of these, so that no text can bring codes of its own."""
+
+    text: str
+    styles: tuple[str, ...] = ()
+
+
+Piece = str | Styled
+
+
+def styled(text: str, *styles: str) -> Styled:
+    """A text in these styles."""
+    return Styled(text, styles)
 
 
 class Terminal:
-    """A stream that people read.
+    """A stream that people read. All text is cleaned on its way, see `plain`, whoever cleaned it before.
 
     Args:
-        stream: where it is printed.
+        stream: where it is printed. Nobody else is to write to it meanwhile.
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-        self.is_tty = self.stream.isatty()
+        self._stream = stream
+        self.is_tty = stream.isatty()
         self._colour = self.is_tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        self._ascii = not _can_encode("→✓", self.stream)
+        self._encoding = stream.encoding or "utf-8"
+        self._ascii = not _can_encode("→✓", self._encoding)
         self.width = max(40, min(_columns(stream) if self.is_tty else 88, 100))
 
-    def style(self, text: str, *styles: str) -> str:
-        """The text in colour, where there is colour."""
+    def write(self, *pieces: Piece) -> None:
+        """Write texts, at once. Tabs and line ends in them are kept."""
+        self._stream.write("".join(map(self._code, pieces)))
+        self._stream.flush()
+
+    def line(self, *pieces: Piece) -> None:
+        """Write one line; what would break it is a space in it."""
+        self.write(*map(_unbroken, pieces), "\n")
+
+    def wrapped(self, text: str, *styles: str, indent: str = "", first: Sequence[Piece] | None = None) -> None:
+        """Write a text, wrapped, below an indent; ``first`` stands in place of the first line's indent."""
+        lead: Sequence[Piece] = (indent,) if first is None else first
+        for row in plain(text).split("\n"):
+            for part in textwrap.wrap(row, max(20, self.width - len(indent)), break_on_hyphens=False) or [""]:
+                self.line(*lead, styled(part, *styles)) if part else self.line(*_stripped(lead))
+                lead = (indent,)
+
+    def labelled(self, label: str, text: str, *styles: str, column: int = 12) -> None:
+        """Write a text beside a label."""
+        gap = " " * max(1, column - 2 - display_width(label))
+        self.wrapped(text, *styles, indent=" " * column, first=(styled(f"  {label}", "bold"), gap))
+
+    def rows(self, text: str, indent: int) -> list[str]:
+        """A text as it stands in rows below an indent, with every character: what a person is to approve.
+
+        Nothing is left out where a row ends: a row that goes on begins with an arrow, and spaces at an end are shown.
+        """
+        return exact_rows(text, max(20, self.width - indent))
+
+    def _code(self, piece: Piece) -> str:
+        text, styles = (piece, ()) if isinstance(piece, str) else (piece.text, piece.styles)
+        text = plain(text)
+        if self._ascii:
+            text = text.translate(ASCII)
+        text = text.encode(self._encoding, "backslashreplace").decode(self._encoding)
         if not self._colour or not styles or not text:
             return text
         return f"\x1b[{';'.join(STYLES[style] for style in styles)}m{text}\x1b[0m"
 
-    def write(self, text: str) -> None:
-        """Write a piece, at once."""
-        self.stream.write(text.translate(ASCII) if self._ascii else text)
-        self.stream.flush()
 
-    def line(self, text: str = "", *styles: str) -> None:
-        """Write a line as it is."""
-        self.write(f"{self.style(text, *styles)}\n")
+def exact_rows(text: str, width: int) -> list[str]:
+    """Rows that together hold every character of a text.
 
-    def wrapped(self, text: str, *styles: str, indent: str = "", first: str | None = None) -> None:
-        """Write a text, wrapped, below an indent; ``first`` stands in place of the first line's indent."""
-        lead = indent if first is None else first
-        for row in text.split("\n"):
-            for part in textwrap.wrap(row, max(20, self.width - len(indent)), break_on_hyphens=False) or [""]:
-                self.write(f"{lead}{self.style(part, *styles)}".rstrip() + "\n")
-                lead = indent
+    >>> exact_rows("one  two three ", 8)
+    ['one  two', '↪␠three␠']
+    """
+    found: list[str] = []
+    row, room = "", width
+    for char in text:
+        wide = display_width(char)
+        if wide > room:
+            found.append(_ends_seen(row))
+            row, room = "↪", width - 1
+        row, room = row + char, room - wide
+    return [*found, _ends_seen(row)]
 
-    def labelled(self, label: str, text: str, *styles: str, column: int = 12) -> None:
-        """Write a text beside a label."""
-        head = self.style(f"  {label}", "bold") + " " * max(1, column - 2 - len(label))
-        self.wrapped(text, *styles, indent=" " * column, first=head)
+
+def _ends_seen(row: str) -> str:
+    """The row with the spaces at its ends shown."""
+    start = "↪" if row.startswith("↪") else ""
+    inside = row[len(start) :]
+    text = inside.rstrip(" ")
+    if start:
+        text = "␠" * (len(text) - len(text.lstrip(" "))) + text.lstrip(" ")
+    return start + text + "␠" * (len(inside) - len(inside.rstrip(" ")))
+
+
+class Cleaned(io.TextIOBase):
+    """A stream that writes through a terminal: for what others write to the streams of this process, such as warnings."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def write(self, text: str) -> int:
+        self._terminal.write(text)
+        return len(text)
+
+    def writable(self) -> bool:
+        return True
+
+
+def _unbroken(piece: Piece) -> Piece:
+    if isinstance(piece, str):
+        return piece.translate(BREAKS)
+    return Styled(piece.text.translate(BREAKS), piece.styles)
+
+
+def _stripped(pieces: Iterable[Piece]) -> list[Piece]:
+    """The pieces without blanks at the end."""
+    found = list(pieces)
+    while found and isinstance(found[-1], str):
+        found[-1] = found[-1].rstrip()
+        if found[-1]:
+            break
+        found.pop()
+    return found
 
 
 def _columns(stream: TextIO) -> int:
@@ -86,95 +159,9 @@ def _columns(stream: TextIO) -> int:
         return 88
 
 
-def _can_encode(text: str, stream: TextIO) -> bool:
+def _can_encode(text: str, encoding: str) -> bool:
     try:
-        text.encode(stream.encoding or "ascii")
+        text.encode(encoding)
     except (UnicodeEncodeError, LookupError):
         return False
     return True
-
-
-def display_width(text: str) -> int:
-    """The columns that a text takes in a terminal."""
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
-    )
-
-
-def plain(text: str) -> str:
-    r"""A text of a model or a tool, without characters that steer a terminal or turn the direction of writing.
-
-    >>> plain("a\x1b[31mb")
-    'a�[31mb'
-    """
-    return text.translate(HIDDEN)
-
-
-def one_line(text: str) -> str:
-    """A text on one line."""
-    return plain(" ".join(text.split()))
-
-
-def short(text: str, limit: int) -> str:
-    """A text on one line, cut to a number of characters.
-
-    >>> short("one  two three", 8)
-    'one two…'
-    """
-    line = one_line(text)
-    return line if len(line) <= limit else line[: max(1, limit - 1)].rstrip() + "…"
-
-
-def value_text(value: Any) -> str:
-    """An argument as JSON in which every character can be seen."""
-    return visible(json.dumps(value, ensure_ascii=False))
-
-
-def visible(text: str) -> str:
-    r"""A text in which every character can be seen: those that cannot are escaped.
-
-    >>> visible("a\u202eb")
-    'a\\u202eb'
-    """
-    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
-
-
-def call_text(tool: str, arguments: Mapping[str, Any]) -> str:
-    """A call as one would write it.
-
-    >>> call_text("pay", {"to": "Ana", "euros": 3})
-    'pay(to="Ana", euros=3)'
-    """
-    inside = ", ".join(f"{name}={value_text(value)}" for name, value in arguments.items())
-    return f"{plain(tool)}({inside})"
-
-
-def shown_call(call: Call) -> str:
-    """A call with the arguments in force; as the model sent them where they are no JSON object."""
-    arguments = call.arguments
-    if not arguments and call.arguments_json.strip() not in ("", "{}"):
-        return f"{plain(call.tool)}({one_line(call.arguments_json)})"
-    return call_text(call.tool, arguments)
-
-
-def moment(at: float, now: float | None = None) -> str:
-    """A time of the past as people say it: the weekday within the last days, the date before."""
-    then = time.localtime(at)
-    today = time.localtime(time.time() if now is None else now)
-    clock = time.strftime("%H:%M", then)
-    days = (_day(today) - _day(then)) // 86400
-    if days == 0:
-        return f"today {clock}"
-    if 0 < days < 7:
-        return f"{time.strftime('%A', then)} {clock}"
-    return time.strftime("%Y-%m-%d %H:%M", then)
-
-
-def _day(when: time.struct_time) -> int:
-    """The day as seconds, without the shifts of summer time."""
-    return calendar.timegm((when.tm_year, when.tm_mon, when.tm_mday, 0, 0, 0, 0, 0, 0))
-
-
-def since(at: float) -> str:
-    """Since when, in words."""
-    return f"since {moment(at).removeprefix('today ')}"

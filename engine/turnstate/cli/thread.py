@@ -9,7 +9,8 @@ from turnstate_states.errors import Refused
 
 from ..states import Hosted, Message, Quote, Refusal, Text, ToolCall
 from .history import History
-from .terminal import Terminal, display_width, plain, short, shown_call
+from .terminal import Terminal, styled
+from .text import display_width, plain, short, shown_call, visible
 
 __all__ = [
     "brief",
@@ -95,7 +96,7 @@ def print_messages(terminal: Terminal, messages: Iterable[Message], history: His
 
 
 def _row(message: Message, history: History, mark: str = " ") -> tuple[str, ...]:
-    return mark, message.id, who(message), position(message, history), brief(message, history)
+    return mark, visible(message.id), who(message), position(message, history), brief(message, history)
 
 
 def _print_rows(terminal: Terminal, rows: Sequence[tuple[str, ...]]) -> None:
@@ -104,8 +105,8 @@ def _print_rows(terminal: Terminal, rows: Sequence[tuple[str, ...]]) -> None:
         cells = [cell + " " * (width - display_width(cell)) for cell, width in zip(row[:4], widths, strict=True)]
         head = f"  {'  '.join(cell for cell, width in zip(cells, widths, strict=True) if width)}  "
         room = max(20, terminal.width - display_width(head))
-        style = ("bold",) if row[0] == "→" else ()
-        terminal.line((head + short(row[4], room)).rstrip(), *style)
+        text = (head + short(row[4], room)).rstrip()
+        terminal.line(styled(text, "bold") if row[0] == "→" else text)
 
 
 def print_branches(terminal: Terminal, history: History) -> bool:
@@ -116,8 +117,8 @@ def print_branches(terminal: Terminal, history: History) -> bool:
         if len(branches) < 2:
             continue
         found = True
-        where = "where it begins" if message.parent is None else f"after {message.parent}"
-        terminal.line(f"  {len(branches)} branches {where}:", "dim")
+        where = "where it begins" if message.parent is None else f"after {visible(message.parent)}"
+        terminal.line(styled(f"  {len(branches)} branches {where}:", "dim"))
         shown = ((history.transcript[name], "→" if name == message.id else " ") for name in branches)
         _print_rows(terminal, [_row(branch, history, mark) for branch, mark in shown])
     return found
@@ -132,7 +133,7 @@ def print_end(terminal: Terminal, history: History, *, whole: bool = False) -> N
     at = next((place for place in reversed(range(len(messages))) if who(messages[place]) == "you"), -1)
     said = next((message for message in reversed(messages[at + 1 :]) if who(message) == "model" and message.text), None)
     last = [message for message in (messages[at] if at >= 0 else None, said) if message is not None]
-    labels = [f"{who(message)} {message.id} {position(message, history)}".rstrip() for message in last]
+    labels = [f"{who(message)} {visible(message.id)} {position(message, history)}".rstrip() for message in last]
     column = max((len(label) for label in labels), default=0) + 4
     for label, message in zip(labels, last, strict=True):
         text = _shown(message.text) if whole and message is said else brief(message, history)
