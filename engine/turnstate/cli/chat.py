@@ -24,9 +24,10 @@ from ..models.base import Model
 from ..models.naming import is_model_name, resolve
 from ..reading import read_events
 from ..stores.sqlite import SQLiteStore
+from .chat_files import Folder
 from .chat_opening import print_opening
 from .chat_talk import Given, Item, Talk
-from .chat_tools import TOOLS, Folder
+from .chat_tools import TOOLS
 from .chat_view import View
 from .history import read_history
 from .lines import LineReader
@@ -112,7 +113,7 @@ async def _chat(options: Options, console: Console) -> int:
     limits = Limits(attempts=ATTEMPTS)
     tools = TOOLS if options.tools else ()
     agent: Agent[Folder] = Agent(options.model, instructions=options.instructions, tools=tools, limits=limits)
-    folder = Folder(Path.cwd().resolve())
+    folder = Folder(Path.cwd().resolve(), Path(options.db))
     store = SQLiteStore(options.db)
     async with Engine(agent, store, deps=lambda info: folder, grace=GRACE) as engine:
         if options.thread is not None:

@@ -1,40 +1,36 @@
-"""The tools of ``turnstate chat``: it may look around below one folder, and writes only what a person approved."""
+"""The tools of ``turnstate chat``: it may look around below one folder, and writes only what a person approved.
+
+A person is also asked before it reads what may be a secret.
+"""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-import attrs
 import trio
 
 from ..errors import ToolError
 from ..tools import ToolContext, tool
+from .chat_files import Folder
 
-__all__ = ["TOOLS", "Folder"]
+__all__ = ["TOOLS"]
 
 LISTED = 200
 READ = 100_000
+SECRET = "By its name it may hold a secret. The model's server would get all of it."
 
 
-@attrs.frozen
-class Folder:
-    """The folder that the tools may touch, its links followed."""
-
-    root: Path
-
-    def inside(self, path: str) -> Path:
-        """The file that a path names; links are followed first, so that none leads outside."""
-        try:
-            found = (self.root / path).resolve()
-        except (OSError, ValueError) as error:
-            raise ToolError(f"{path!r} is no path that can be used") from error
-        if not found.is_relative_to(self.root):
-            raise ToolError(f"{path} is outside of the working directory; use paths below it")
-        return found
+def is_private(ctx: ToolContext[Folder], path: str) -> bool:
+    """Whether a person is asked before a file is read."""
+    return ctx.deps.is_private(path)
 
 
-@tool
+def is_private_folder(ctx: ToolContext[Folder], folder: str = ".") -> bool:
+    """Whether a person is asked before a folder is listed."""
+    return ctx.deps.is_private(folder)
+
+
+@tool(approval=is_private_folder)
 def list_files(ctx: ToolContext[Folder], folder: str = ".") -> list[str]:
     """List the files and folders in a folder of the working directory.
 
@@ -48,9 +44,9 @@ def list_files(ctx: ToolContext[Folder], folder: str = ".") -> list[str]:
     return [*names[:LISTED], *([f"... and {len(names) - LISTED} more"] if len(names) > LISTED else [])]
 
 
-@tool
+@tool(approval=is_private, prompt=SECRET)
 def read_file(path: str, ctx: ToolContext[Folder]) -> str:
-    """Read a text file of the working directory.
+    """Read a text file of the working directory. A person is asked first where its name says that it may hold a secret.
 
     Args:
         path: relative to the working directory.
@@ -67,10 +63,10 @@ def read_file(path: str, ctx: ToolContext[Folder]) -> str:
 
 async def was_written(path: str, content: str, ctx: ToolContext[Folder]) -> str | None:
     """After a crash: whether the file holds just what was to be written."""
-    file = trio.Path(ctx.deps.inside(path))
     try:
+        file = trio.Path(ctx.deps.inside(path))
         same = await file.is_file() and await file.read_bytes() == content.encode()
-    except OSError:
+    except (OSError, ToolError):
         return None
     return f"wrote {path}" if same else None
 

@@ -29,8 +29,8 @@ Everything is real but the model, which follows a script.
 """
 CHAT = """\
 Talk to a model: behind any server that speaks Chat Completions, or at OpenAI, Anthropic
-or Google. It may list and read files below the current directory; it writes one only
-after you approved it.
+or Google. It may list and read files below the current directory; it asks you before it
+reads one that may hold a secret, such as .env, and before it writes one.
 
 A line typed while it works joins the running turn. Ctrl-C interrupts the turn, a second
 one leaves; Ctrl-D leaves. Everything said is stored: come back with --session.
