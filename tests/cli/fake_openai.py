@@ -51,16 +51,10 @@ class FakeOpenAI:
 
     async def handle(self, stream: trio.SocketStream) -> None:
         """Serve one connection, one request."""
-        data = b""
-        while b"\r\n\r\n" not in data:
-            data += await stream.receive_some() or b"\r\n\r\n"
-        head, _, body = data.partition(b"\r\n\r\n")
-        length = next(
-            (int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")), 0
-        )
-        while len(body) < length:
-            body += await stream.receive_some()
-        request: Body = json.loads(body)
+        try:
+            request: Body = json.loads(await _body(stream))
+        except trio.BrokenResourceError:
+            return
         self.requests.append(request)
         self.arrived.set()
         self.arrived = trio.Event()
@@ -92,6 +86,26 @@ class FakeOpenAI:
             await _delta(stream, {"tool_calls": [{"index": index, "id": f"c{index}", "function": function}]})
         await _delta(stream, {}, "tool_calls" if say.calls else "stop")
         await stream.send_all(b"data: [DONE]\n\n")
+
+
+async def _body(stream: trio.SocketStream) -> bytes:
+    """What a request holds.
+
+    Raises:
+        BrokenResourceError: whoever sends it has gone.
+    """
+    data = b""
+    length: int | None = None
+    while length is None or len(data) < length:
+        received = await stream.receive_some()
+        if not received:
+            raise trio.BrokenResourceError("the request breaks off")
+        data += received
+        if length is None and b"\r\n\r\n" in data:
+            head, _, data = data.partition(b"\r\n\r\n")
+            lines = head.lower().split(b"\r\n")
+            length = next((int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length")), 0)
+    return data
 
 
 async def _delta(stream: trio.SocketStream, delta: Body, finish: str | None = None) -> None:

@@ -123,7 +123,7 @@ class Form(ABC):
     @property
     def prompt(self) -> str:
         """What stands before the answer."""
-        return f"  [v]iew all first, or {self._way_to_deny} > " if self._unseen else self._prompt
+        return f"  [v]iew all first, or {self._way_to_deny} > " if self._unseen and not self._denying else self._prompt
 
     def take(self, line: str) -> Act | None:
         """What a line says to the session; None if more is to be asked.
@@ -133,13 +133,17 @@ class Form(ABC):
         Raises:
             InvalidInput: it is no answer.
         """
-        if self._unseen == 0 or self._denies(line):
+        if self._unseen == 0 or self._denying or self._denies(line):
             return self._take(line)
         if line.casefold() in ("v", "view"):
             self.whole = True
             return None
-        hidden = f"{counted(self._unseen, 'line')} of it" if self._unseen else "it"
-        raise InvalidInput(f"{hidden} was not shown yet: v shows all, then answer; or {self._way_to_deny}")
+        hidden = (
+            f"{counted(self._unseen, 'line')} of it {'was' if self._unseen == 1 else 'were'}"
+            if self._unseen
+            else "it was"
+        )
+        raise InvalidInput(f"{hidden} not shown yet: v shows all, then answer; or {self._way_to_deny}")
 
     @property
     @abstractmethod
@@ -149,6 +153,11 @@ class Form(ABC):
     @abstractmethod
     def _take(self, line: str) -> Act | None:
         """`take`, when all was shown or the line says no."""
+
+    @property
+    def _denying(self) -> bool:
+        """Whether no was said, and it is asked why."""
+        return False
 
     def _denies(self, line: str) -> bool:
         """Whether a line says no."""
@@ -215,7 +224,11 @@ class Decision(Form):
 
     def _denies(self, line: str) -> bool:
         said = understood(line)
-        return self._more == "why" or (said is not None and said.verdict == "no")
+        return said is not None and said.verdict == "no"
+
+    @property
+    def _denying(self) -> bool:
+        return self._more == "why"
 
     @property
     def _way_to_deny(self) -> str:
