@@ -22,7 +22,7 @@ def reads(body: Body) -> Answer:
     if message["role"] == "tool":
         return Say("Done.")
     word, _, path = str(message["content"]).partition(" ")
-    calls = {
+    calls: dict[str, tuple[str, dict[str, str]]] = {
         "read": ("read_file", {"path": path}),
         "list": ("list_files", {"folder": path}),
         "here": ("list_files", {}),

@@ -11,7 +11,7 @@ import attrs
 import msgspec
 
 from turnstate_states.content import Reasoning, Refusal, Text, ToolCall, clean_text
-from turnstate_states.errors import ModelError
+from turnstate_states.errors import InvalidInput, ModelError
 
 from .streams import Console
 from .text import visible
@@ -29,13 +29,20 @@ def decode(arguments: argparse.Namespace, console: Console) -> int:
     """Print what each recorded body says, as one JSON object a line; 1 if one of them is an error."""
     make = PROTOCOLS[arguments.protocol]
     # What cannot be read is told before anything is printed.
-    bodies = [console.stdin.buffer.read() if file == "-" else Path(file).read_bytes() for file in arguments.files]
+    bodies = [console.stdin.buffer.read() if file == "-" else _read(file) for file in arguments.files]
     failed = False
     for body in bodies:
         found = _decoded(make, body)
         failed = failed or found["error"] is not None
         console.out.line(visible(msgspec.json.encode(found).decode()))
     return int(failed)
+
+
+def _read(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except ValueError as error:
+        raise InvalidInput(f"{file!r} is no name of a file: {error}") from error
 
 
 def _decoded(make: Callable[[OnDelta], Decoder], body: bytes) -> dict[str, Any]:
