@@ -61,7 +61,7 @@ async def test_nothing_is_approved_unseen(tmp_path: Path, line: str) -> None:
     async with fake_openai(writing(LONG).answer) as server, at_terminal(*options(server)) as chat:
         await asked(chat)
         chat.type(line)
-        await chat.until("62 lines of it were not shown yet: v shows all, then answer; or [n]o, why")
+        await chat.until("not all of it was shown yet (62 lines left): v shows all, then answer; or [n]o, why")
         await chat.until("[v]iew all first, or [n]o, why > ")
         assert {name for name in os.listdir(tmp_path) if name not in ("tmp", "state")} == set()
         chat.type("n")

@@ -47,9 +47,11 @@ async def no_signals() -> AsyncGenerator[int]:
     yield 0
 
 
-async def talk(asked: Tool[..., Any], *lines: str, times: int = 1, interactive: bool = False) -> list[str]:
+async def talk(
+    asked: Tool[..., Any], *lines: str, times: int = 1, interactive: bool = False, to: str = "Rome"
+) -> list[str]:
     """The rows that a chat printed in which the model calls the tool and a person types these lines."""
-    calls = [call("book", to="Rome") for _ in range(times)]
+    calls = [call("book", to=to) for _ in range(times)]
     printed = io.BytesIO()
     read, write = os.pipe()
     os.write(write, "\n".join(["go", *lines]).encode())
@@ -235,3 +237,22 @@ async def test_at_a_terminal() -> None:
     text = "\n".join(await talk(asking(DECIDE), "e", "", "e", "to=Bari", interactive=True))
     assert text.count('  change what? (such as to="Rome"; Enter: nothing) > ') == 2
     assert "✓ book: Bari" in text
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("prompt", "answers"), [(SELECT, ["2"]), (FREE, ["a bed"]), (SEVERAL, ["1", "2", "Ana"])])
+async def test_a_long_call_is_seen_before_an_answer(prompt: Prompt, answers: list[str]) -> None:
+    """An answer of any kind lets the call run, so none is taken before all of the call was shown."""
+    to = "\n".join(f"town {number}" for number in range(60))
+    lines = [answers[0], "v", *answers]
+    text = "\n".join(await talk(asking(prompt), *lines, interactive=True, to=to))
+    cut, refused, rest = text.partition(
+        "not all of it was shown yet (20 lines left): v shows all, then answer; or /deny"
+    )
+    assert refused
+    assert "… 20 more lines: v shows all of it" in cut
+    assert "town 59" not in cut
+    assert "✓ book" not in cut
+    assert "  [v]iew all first, or /deny > " in cut
+    assert "town 59" in rest
+    assert "✓ book" in rest

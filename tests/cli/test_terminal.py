@@ -51,6 +51,15 @@ def test_nothing_gets_through(way: int, monkeypatch: pytest.MonkeyPatch) -> None
     assert "after" in screen.getvalue()
 
 
+def test_wrapping_keeps_runs_of_spaces() -> None:
+    """Where a row ends one space makes room for the break; a run of them stays."""
+    screen = Screen()
+    Terminal(screen).wrapped(f"{'a ' * 60}|   b    {'c' * 84}   d")
+    rows = screen.getvalue().splitlines()
+    text = "".join(row if row.startswith(" ") or row.endswith("␠") else f"{row} " for row in rows).replace("␠", " ")
+    assert text.rstrip() == f"{'a ' * 60}|   b    {'c' * 84}   d"
+
+
 def test_only_the_terminal_makes_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is colour, the codes are those of the styles and no others."""
     monkeypatch.setenv("TERM", "xterm")

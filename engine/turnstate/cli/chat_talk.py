@@ -25,7 +25,8 @@ from ..engine import Engine
 from ..session import Session
 from ..states import Call, Receipt
 from .chat_commands import command_of, run_command
-from .chat_forms import Act, Form, form_for
+from .chat_form import Act, Form
+from .chat_forms import form_for
 from .chat_view import View
 from .history import History, read_history
 from .listing import counted

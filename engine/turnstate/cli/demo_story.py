@@ -29,7 +29,7 @@ from ..states import Call, ToolResult, text_of
 from .asking import edited, understood
 from .demo_path import StatePath
 from .lines import LineReader
-from .terminal import Terminal, styled
+from .terminal import Piece, Terminal, styled
 from .text import shown_call, value_text, visible
 
 __all__ = ["Story"]
@@ -135,7 +135,10 @@ class Story:
                 return
 
     async def _line(self, call: Call) -> str:
-        self.say("approve?", shown_call(call), "yellow")
+        head: tuple[Piece, ...] = styled("  approve?", "bold"), "  "
+        for row in self.terminal.rows(shown_call(call), 12):
+            self.terminal.line(*head, styled(row, "yellow"))
+            head = (" " * 12,)
         question = f"{' ' * 12}[y]es  [n]o, why  [e]dit, such as: {SCRIPT.get(call.tool, 'y')} > "
         self.terminal.write(question)
         if self.lines is None:

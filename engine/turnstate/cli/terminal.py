@@ -63,7 +63,7 @@ class Terminal:
         """Write a text, wrapped, below an indent; ``first`` stands in place of the first line's indent."""
         lead: Sequence[Piece] = (indent,) if first is None else first
         for row in plain(text).split("\n"):
-            for part in textwrap.wrap(row, max(20, self.width - len(indent)), break_on_hyphens=False) or [""]:
+            for part in _wrapped(row, max(20, self.width - len(indent))):
                 self.line(*lead, styled(part, *styles)) if part else self.line(*_stripped(lead))
                 lead = (indent,)
 
@@ -88,6 +88,17 @@ class Terminal:
         if not self._colour or not styles or not text:
             return text
         return f"\x1b[{';'.join(STYLES[style] for style in styles)}m{text}\x1b[0m"
+
+
+def _wrapped(row: str, width: int) -> list[str]:
+    """A row in several. A break takes the place of one space; where there are more they are shown."""
+    *parts, last = textwrap.wrap(row, width, break_on_hyphens=False, drop_whitespace=False) or [""]
+    found: list[str] = []
+    for part in (*parts, last.rstrip()):
+        if found and part[:1] == " " and part[:2] != "  ":
+            part = part[1:]
+        found.append(_ends_seen(part) if part.endswith("  ") else part.rstrip())
+    return found
 
 
 def exact_rows(text: str, width: int) -> list[str]:
