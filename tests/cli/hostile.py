@@ -23,8 +23,8 @@ EACH = [
     or char in "\ud800\udfff\ue000\uf8ff\U000f0000"
 ]
 """Each but of the private ones and the surrogates, of which there are some."""
-ROUNDS = ["".join(EACH[start : start + 24]) for start in range(0, len(EACH), 24)]
-"""They in pieces that are shown whole even where a text is cut."""
+ROUNDS = ["".join(EACH[start : start + 48]) for start in range(0, len(EACH), 48)]
+"""They in pieces, of which little is cut where a text is to fit on a line."""
 FOOLS = "\x1b]52;c;eA==\x07\x1b[2J\x9b1A\r\u202e\u2066\u200b\u2028\u2029\U000e0041\ue000\x08\x7f"
 """One of each kind, in few: they would write the clipboard, clear the screen, turn, hide and overwrite text."""
 UNWANTED = frozenset(ALL) - {"\t", "\n"}

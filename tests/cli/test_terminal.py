@@ -14,7 +14,7 @@ import pytest
 
 import turnstate.cli
 from tests.cli.command import PATIENCE, environment
-from tests.cli.hostile import ALL, FOOLS, got_through
+from tests.cli.hostile import ALL, EACH, FOOLS, got_through
 from turnstate.cli.streams import Console, Streams
 from turnstate.cli.terminal import Terminal, styled
 from turnstate.cli.text import call_text, one_line, plain, short, value_text, visible
@@ -97,12 +97,17 @@ def uncut(text: str) -> str:
 def test_cleaned_texts(make: Callable[[str], str]) -> None:
     """Each way to make a text fit to be read cleans it."""
     assert got_through(make("".join(ALL))) == set()
-    assert got_through(call_text("".join(ALL), {"".join(ALL): "".join(ALL)})) == set()
+
+
+def test_cleaned_calls() -> None:
+    """So is a call: the tool, the names of its arguments, and these."""
+    bad = "".join(EACH)
+    assert got_through(call_text(f"tool{bad}", {f"name{bad}": [f"value{bad}", {bad: bad}]})) == set()
 
 
 def test_names_that_differ_look_different() -> None:
     """A name with a character that cannot be seen does not look like the one without it."""
-    for char in [*ALL, "\u00a0", "\u3164", "\ufe0f", "\u2800"]:
+    for char in [*EACH, "\u00a0", "\u3164", "\ufe0f", "\u2800"]:
         assert visible(f"ali{char}ce").isprintable()
         assert visible(f"ali{char}ce") not in ("alice", "ali ce", f"ali{char}ce")
 
