@@ -166,7 +166,7 @@ class InThread(Running):
 
 @asynccontextmanager
 async def at_terminal(*arguments: str) -> AsyncGenerator[Running]:
-    """Run the command at a terminal of its own. Who leaves closes the terminal."""
+    """Run the command at a terminal of its own. Who leaves closes the terminal, which it must survive."""
     ours, theirs = pty.openpty()
     running = _start(arguments, ours, ours, theirs, theirs)
     try:
@@ -174,6 +174,7 @@ async def at_terminal(*arguments: str) -> AsyncGenerator[Running]:
     finally:
         os.close(ours)
         await _left(running)
+    running.thread.result()
 
 
 @asynccontextmanager
@@ -188,6 +189,7 @@ async def through_pipe(given: str, *arguments: str) -> AsyncGenerator[Running]:
     finally:
         os.close(out_read)
         await _left(running)
+    running.thread.result()
 
 
 def _start(arguments: Sequence[str], ours_in: int, ours_out: int, stdin: int, stdout: int) -> InThread:

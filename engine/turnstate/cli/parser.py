@@ -75,6 +75,7 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(add_help=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+        self.color = False  # newer versions of Python would write codes of their own
         self.add_argument("-h", "--help", action=_Print, text=self.format_help, help="show this help message and exit")
 
     def error(self, message: str) -> NoReturn:
