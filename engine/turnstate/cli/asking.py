@@ -88,10 +88,33 @@ def _value(text: str) -> Any:
 
 
 def described(terminal: Terminal, call: Call, indent: str = "      ") -> list[Row]:
-    """The arguments of a call as rows, one below the other, with every character of them; long texts as texts."""
-    arguments = call.arguments
-    if not arguments and call.arguments_json.strip() not in ("", "{}"):
+    """What is asked about a call as rows: its arguments, one below the other, with every character of them, and how far it
+    reaches.
+    """
+    try:
+        arguments = call.arguments
+    except InvalidInput:
         return [(indent, row) for row in terminal.rows(visible(call.arguments_json), len(indent))]
+    return [*_argument_rows(terminal, arguments, indent), *_reach_rows(terminal, call, indent)]
+
+
+def _reach_rows(terminal: Terminal, call: Call, indent: str) -> list[Row]:
+    """Who asks, what the call may reach, what an approval for the session would cover, and what changed since it was asked."""
+    facts: list[str] = []
+    if call.agent:
+        facts.append(f"asked by the agent {visible(call.agent)}")
+    if call.permissions is not None and call.permissions.network:
+        facts.append("may use the network")
+    if call.permissions is not None and call.permissions.write:
+        facts.append(f"may write below {', '.join(map(visible, call.permissions.write))}")
+    if call.covers == "tool":
+        facts.append("'always' covers this tool with any arguments")
+    if call.changed:
+        facts.append(f"changed since it was asked before: {', '.join(call.changed)}")
+    return [(indent, styled(row, "dim")) for fact in facts for row in terminal.rows(fact, len(indent))]
+
+
+def _argument_rows(terminal: Terminal, arguments: Mapping[str, Any], indent: str) -> list[Row]:
     names = {name: visible(name) for name in arguments}
     column = min(max(map(display_width, names.values()), default=0) + 2, NAME_COLUMN)
     found: list[Row] = []

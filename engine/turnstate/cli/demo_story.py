@@ -170,7 +170,7 @@ class Story:
 
 def _answer_text(call: Call) -> str:
     """What a person approved, and what they changed."""
-    proposed = attrs.evolve(call, edited=None).arguments
+    proposed = attrs.evolve(call, edited=None, filled="").arguments
     changed = {name: value for name, value in call.arguments.items() if proposed.get(name) != value}
     if not changed:
         return "yes"

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
+from turnstate_states.errors import InvalidInput
+
 from ..states import Call
 
 __all__ = [
@@ -118,10 +120,10 @@ def call_text(tool: str, arguments: Mapping[str, Any]) -> str:
 
 def shown_call(call: Call) -> str:
     """A call with the arguments in force; as the model sent them where they are no JSON object."""
-    arguments = call.arguments
-    if not arguments and call.arguments_json.strip() not in ("", "{}"):
+    try:
+        return call_text(call.tool, call.arguments)
+    except InvalidInput:
         return f"{visible(call.tool)}({visible(call.arguments_json)})"
-    return call_text(call.tool, arguments)
 
 
 def display_width(text: str) -> int:
