@@ -95,6 +95,10 @@ async def test_part_of_a_value() -> None:
     assert await judge(rules, {"command": "git push"}) == Ask("git")
     assert await judge(rules, {"command": "git push; ls"}) == Ask("git")
     assert await judge(rules, {"command": "ls"}) == Allow()
+    few, more = ShellCommand("ls *"), ShellCommand("ls *", "rm *")
+    rules = Rules(Rule("t", Allow(), {"command": few}), Rule("t", Allow(network=True), {"command": more}))
+    assert await judge(rules, {"command": "ls; rm a"}) == Allow(network=True)
+    assert await judge(rules, {"command": "ls; ls"}) == Allow()
 
 
 @pytest.mark.trio

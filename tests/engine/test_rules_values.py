@@ -52,6 +52,7 @@ from turnstate.policy.hosts import host_of
                 "[::ffff:127.0.0.1]",
                 "[::ffff:7f00:1]",
                 "[::7f00:1]",
+                "[2001:db8::1.2.3.4]",
                 "[fe80::1%25eth0]",
                 "[64:ff9b::1]",
                 "[1]",
@@ -291,6 +292,14 @@ def test_a_base_that_makes_no_sense() -> None:
     """A base is an absolute path as well."""
     with pytest.raises(InvalidInput, match="base"):
         Under("/srv", base="a")
+
+
+def test_the_opposite_of_a_part() -> None:
+    """The opposite of a pattern touches a value of which some part does not fit."""
+    opposite = Not("/etc/*")
+    assert (opposite.fits(["/etc/a", "/srv"]), opposite.touches(["/etc/a", "/srv"])) == (False, True)
+    opposite = Not(ShellCommand("ls *"))
+    assert (opposite.fits("ls; rm a"), opposite.touches("ls; rm a"), opposite.touches("ls")) == (False, True, False)
 
 
 def test_conditions_are_values() -> None:
