@@ -99,7 +99,7 @@ def described(terminal: Terminal, call: Call, indent: str = "      ") -> list[Ro
 
 
 def _reach_rows(terminal: Terminal, call: Call, indent: str) -> list[Row]:
-    """Who asks, what the call may reach, what an approval for the session would cover, and what changed since it was asked."""
+    """Who asks, what the call may reach, what an approval for the session covers, and what changed since it was asked."""
     facts: list[str] = []
     if call.agent:
         facts.append(f"asked by the agent {visible(call.agent)}")
