@@ -1,6 +1,7 @@
 """``python -m tests.bench [NAME ...]``: what turnstate costs, beside the floor measured in the same run.
 
 Names: turn durable growth stream concurrency resume import decode encode. Without any, all.
+``python -m tests.bench hostile [NAME ...]``: what one session, model or client can make all others pay.
 It prints and asserts nothing.
 """
 
@@ -23,6 +24,7 @@ from turnstate.stores import Listing, Owner, StoredCommit, StoredRow
 from turnstate.stores.base import LIVE_OWNERS
 from turnstate.testing import ScriptedModel, call
 
+from .hostile import child, hostile
 from .measure import Clock, Figure, median, repeat, rss_mb
 from .wire import bench_decode, bench_encode
 from .work import PAD, STEPS, TEXT500, BareStore, CountingModel, StreamingModel, agent, bare_turn, engine, memory
@@ -260,5 +262,9 @@ async def main(names: list[str]) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--concurrency"]:
         trio.run(many_turns, sys.argv[2])
+    elif sys.argv[1:2] == ["--hostile"]:
+        trio.run(child, sys.argv[2])
+    elif sys.argv[1:2] == ["hostile"]:
+        hostile(sys.argv[2:])
     else:
         trio.run(main, sys.argv[1:])
