@@ -31,6 +31,7 @@ class Conversation:
         self._whole = whole
         self._messages: list[Message] = []
         self._open: dict[str, Message | None] = {}
+        self._due = 0
         self._last: Message | None = None
 
     def copy(self, *, whole: bool | None = None) -> Conversation:
@@ -38,6 +39,7 @@ class Conversation:
         other = Conversation(whole=self._whole if whole is None else whole)
         other._messages = list(self._messages)
         other._open = dict(self._open)
+        other._due = self._due
         other._last = self._last
         return other
 
@@ -47,7 +49,8 @@ class Conversation:
             for result in message.results:
                 if result.call in self._open and self._open[result.call] is None:
                     self._open[result.call] = _alone(message, result)
-            if self._open and None not in self._open.values():
+                    self._due -= 1
+            if self._open and not self._due:
                 self._flush()
             return
         self._flush()
@@ -60,6 +63,7 @@ class Conversation:
         if calls:
             self._last = message
             self._open = {call.id: None for call in calls}
+            self._due = len(self._open)
 
     def _start_from(self, summary: Message, keeps: str) -> None:
         at = self.cut_before(keeps)
@@ -82,6 +86,7 @@ class Conversation:
         for call, message in self._open.items():
             self._messages.append(message or self._missing(call))
         self._open = {}
+        self._due = 0
 
     def _missing(self, call: str) -> Message:
         assert self._last is not None, "results come after the reply that asked for them"
