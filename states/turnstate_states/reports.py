@@ -11,12 +11,14 @@ from typing import Any, Literal, NamedTuple
 import attrs
 
 from .asking import Prompt
-from .content import Image, Part, ResultStatus, clean_text
+from .content import Image, Part, Reasoning, ResultStatus, Text, ToolCall, clean_text
 from .message import Timing, Usage
+from .rules import Limits
 from .turn import Failure, Nested, Permissions, Stop
 from .values import Value
 
 __all__ = [
+    "OVER_LIMIT",
     "Activity",
     "AttemptFailed",
     "AttemptReplied",
@@ -33,7 +35,12 @@ __all__ = [
     "Reviewed",
     "Stopped",
     "Summary",
+    "measure",
+    "over_limit",
 ]
+
+OVER_LIMIT = "limit"
+"""The kind of the failure of an attempt that was given up because its reply went beyond a limit: that ends the turn."""
 
 
 class Activity(NamedTuple):
@@ -106,6 +113,32 @@ class AttemptFailed(Value):
     parts: tuple[Part, ...] = ()
     usage: Usage = attrs.field(factory=Usage)
     model: str = ""
+
+
+def over_limit(limits: Limits, calls: int, characters: int) -> Failure | None:
+    """How a reply with so many calls and characters, at least, goes beyond the limits; None if it does not.
+
+    >>> over_limit(Limits(calls=2), 3, 0).message
+    'the reply has more than 2 calls, the limit (Limits.calls)'
+    """
+    if calls > limits.calls:
+        return Failure(OVER_LIMIT, f"the reply has more than {limits.calls} calls, the limit (Limits.calls)")
+    if characters > limits.characters:
+        text = f"the reply has more than {limits.characters} characters, the limit (Limits.characters)"
+        return Failure(OVER_LIMIT, text)
+    return None
+
+
+def measure(parts: tuple[Part, ...]) -> tuple[int, int]:
+    """How many calls and how many characters of text, reasoning and arguments a reply has."""
+    calls = characters = 0
+    for part in parts:
+        if isinstance(part, ToolCall):
+            calls += 1
+            characters += len(part.arguments)
+        elif isinstance(part, (Text, Reasoning)):
+            characters += len(part.text)
+    return calls, characters
 
 
 @attrs.frozen(eq=False, repr=False)

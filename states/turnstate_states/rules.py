@@ -102,7 +102,8 @@ class Limits(Value):
 
     Args:
         steps: requests to the model in one turn (retries of a step are not counted); None for no limit.
-        calls: tool calls in one reply.
+        calls: tool calls in one reply. A reply with more is given up as soon as that shows, and none of them is kept.
+        characters: characters of text, reasoning and arguments in one reply; one with more is given up as well.
         tokens: input and output tokens of the turn. Looked at before each request, with what those before it used: the one
             that goes over it is made, and the turn ends before the next.
         seconds: time that the turn was at work: without waits for people and without downtime.
@@ -123,6 +124,7 @@ class Limits(Value):
 
     steps: int | None = attrs.field(default=50, validator=_count(1, none=True))
     calls: int = attrs.field(default=128, validator=_count(1))
+    characters: int = attrs.field(default=16_000_000, validator=_count(1))
     tokens: int | None = attrs.field(default=None, validator=_count(1, none=True))
     seconds: float | None = attrs.field(default=None, validator=_amount(0))
     cost: float | None = attrs.field(default=None, validator=_amount(0))

@@ -13,7 +13,7 @@ from .calls import decide, propose, propose_rest, settle, settle_open
 from .content import Part, Reasoning, Text, ToolCall
 from .events import Replied, Retrying, StepEnded, StepStarted, TurnEnded, TurnStarted, Warned
 from .message import Message, Source, Usage
-from .reports import AttemptFailed, AttemptReplied, Prepared, Reviewed, Stopped
+from .reports import OVER_LIMIT, AttemptFailed, AttemptReplied, Prepared, Reviewed, Stopped, measure, over_limit
 from .retrying import next_try, why_given_up
 from .rules import Limits
 from .stepping import Facts
@@ -179,8 +179,13 @@ def request(work: Work) -> None:
 
 
 def record_reply(work: Work, report: AttemptReplied) -> None:
-    """Store a complete reply; what follows from it is decided later."""
+    """Store a complete reply; what follows from it is decided later. One beyond a limit is given up, its calls dropped."""
     turn = work.turn
+    over = over_limit(work.rules.limits, *(size := measure(report.parts)))
+    if over is not None:
+        kept = report.parts if size[1] <= work.rules.limits.characters else ()
+        record_failure(work, AttemptFailed(report.key, over, kept, report.usage, report.model))
+        return
     base = work.next_message()
     parts: list[Part] = []
     number = 0
@@ -227,6 +232,10 @@ def record_failure(work: Work, report: AttemptFailed) -> None:
     if turn.ending is not None:
         _fail_attempt(work, report)
         end(work, turn.ending.outcome, turn.ending.reason)
+        return
+    if failure.kind == OVER_LIMIT:
+        _fail_attempt(work, report)
+        end(work, "limit", failure.message)
         return
     delay = next_try(work, failure)
     work.count_time()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.states.scene import BROKEN, Scene, rules, wants
@@ -11,6 +12,7 @@ from turnstate_states.codec import encode_checkpoint
 from turnstate_states.content import Reasoning, Refusal, Text, ToolCall
 from turnstate_states.errors import InvalidInput
 from turnstate_states.events import (
+    CallProposed,
     CallStarted,
     Custom,
     MessageAdded,
@@ -116,12 +118,29 @@ def test_an_empty_reply_is_not_shown() -> None:
 
 
 def test_too_many_calls_end_the_turn() -> None:
-    """A reply with more calls than the limit runs none of them; each has a result."""
+    """A reply with more calls than the limit runs none of them, and keeps none; its text is kept, and its usage counted."""
     scene = Scene.started(PLAIN, limits=Limits(calls=2))
-    scene.reply(*wants("plain", "plain", "plain"))
+    scene.reply(Text("I will"), *wants("plain", "plain", "plain"), usage=Usage(3, 4))
     assert scene.turn.outcome == "limit"
-    assert scene.turn.reason == "the reply has 3 calls; the limit is 2"
-    assert scene.result("m2.2") == f"not run: {scene.turn.reason}"
+    assert scene.turn.reason == "the reply has more than 2 calls, the limit (Limits.calls)"
+    assert not scene.told(CallProposed)
+    assert scene.shown == [("user", "hi"), ("assistant", "I will")]
+    assert scene.turn.usage == Usage(3, 4)
+    scene.submit(Resume("r1"))
+    scene.reply(*wants("plain", "plain"))
+    assert len(scene.told(CallProposed)) == 2
+
+
+def test_too_long_a_reply_ends_the_turn() -> None:
+    """A reply with more characters than the limit, wherever they are, is not kept; one with just so many is."""
+    for part in (Text("xxx"), Reasoning("xxx"), *wants("plain")):
+        scene = Scene.started(PLAIN, limits=Limits(characters=2))
+        scene.reply(attrs.evolve(part, arguments="{ }") if isinstance(part, ToolCall) else part)
+        assert (scene.turn.outcome, scene.shown) == ("limit", [("user", "hi")])
+        assert scene.turn.reason == "the reply has more than 2 characters, the limit (Limits.characters)"
+    scene = Scene.started(limits=Limits(characters=2))
+    scene.reply(Text("xx"))
+    assert scene.turn.outcome == "completed"
 
 
 # Limits
