@@ -8,6 +8,7 @@ from typing import Any
 
 import trio
 
+from turnstate_states.content import Part
 from turnstate_states.errors import HookError, ModelError
 from turnstate_states.reports import (
     Activity,
@@ -17,7 +18,10 @@ from turnstate_states.reports import (
     Effects,
     Prepared,
     Reviewed,
+    measure,
+    over_limit,
 )
+from turnstate_states.rules import Limits
 from turnstate_states.transcript import Message, Timing, Usage
 from turnstate_states.turn import Failure, TurnState
 
@@ -119,17 +123,25 @@ async def attempt(
     started = now()
     first: list[float] = []
     tell = feed.delta
+    told = _Told(agent.limits)
 
     def on_delta(kind: DeltaKind, text: str, slot: int = 0) -> None:
         if not first:
             first.append(now())
         if feed.attempt is running:  # an adapter that talks on after its attempt is not heard in the next one
+            told.count(kind, text)
             tell(kind, text, slot)
 
     model = agent.model
     try:
         reply = await model.respond(request, on_delta)
+        told.check(reply)
+    except _OverLimit as over:
+        return _given_up(key, running, over, model.name), None
     except BaseException as raised:
+        if told.over is not None:  # whatever the adapter made of it
+            failure_in(raised)
+            return _given_up(key, running, told.over, model.name), None
         error = as_model_error(failure_in(raised))
         failed = AttemptFailed(key, failure_of(error), running.parts(), error.usage or Usage(), model.name)
         return failed, error
@@ -142,6 +154,53 @@ async def attempt(
         AttemptReplied(key, parts, reply.stop, reply.raw_stop, reply.usage, name, timing, reply.metadata),
         None,
     )
+
+
+class _OverLimit(ModelError):
+    """Raised in the model's task where a reply goes beyond a limit, so that nothing more of it is read."""
+
+    def __init__(self, failure: Failure, kept: tuple[Part, ...] | None = None) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.kept = kept
+
+
+class _Told:
+    """How much of a reply was told, held to the limits before anything is made of it."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._calls = self._characters = 0
+        self.over: _OverLimit | None = None
+
+    def count(self, kind: DeltaKind, text: str) -> None:
+        """Count a piece; raises once the reply is beyond a limit, and again for each piece that comes all the same."""
+        if kind == "call":
+            self._calls += 1
+        else:
+            self._characters += len(text)
+        if self._calls > self._limits.calls or self._characters > self._limits.characters:
+            failure = over_limit(self._limits, self._calls, self._characters)
+            assert failure is not None
+            self.over = self.over or _OverLimit(failure)
+            raise self.over
+
+    def check(self, reply: Reply) -> None:
+        """Hold a whole reply to the limits, of which no piece need have been told."""
+        calls, characters = measure(tuple(reply.parts))
+        failure = over_limit(self._limits, calls, characters)
+        if self.over is None and failure is not None:
+            self.over = _OverLimit(failure, tuple(reply.parts) if characters <= self._limits.characters else None)
+        if self.over is not None:
+            self.over.usage = reply.usage
+            raise self.over
+
+
+def _given_up(key: Activity, running: Attempt, over: _OverLimit, model: str) -> AttemptFailed:
+    """The report on a reply that went beyond a limit."""
+    log.warning("the reply of %s was given up: %s", model, over)
+    parts = running.parts() if over.kept is None else over.kept
+    return AttemptFailed(key, over.failure, parts, over.usage or Usage(), model)
 
 
 async def review(agent: Agent[Any], context: StepContext[Any], key: Activity) -> tuple[Reviewed, BaseException | None]:

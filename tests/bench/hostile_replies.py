@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["PROTOCOLS", "endless_text", "many_calls"]
+__all__ = ["PROTOCOLS", "endless_text", "many_calls", "whole_calls"]
 
 PROTOCOLS = ("chat", "anthropic", "responses", "gemini")
 TEXT = "lorem ipsum " * 50
@@ -124,3 +124,23 @@ _CALLS = {
     "gemini": _gemini_calls,
 }
 _TEXTS = {"chat": _chat_text, "anthropic": _anthropic_text, "responses": _responses_text, "gemini": _gemini_text}
+
+
+def whole_calls(protocol: str, count: int) -> list[bytes]:
+    """A reply with so many calls that is not streamed."""
+    arguments = {"n": 1}
+    text = json.dumps(arguments)
+    document: Any
+    if protocol == "chat":
+        calls: list[Any] = [{"id": f"c{n}", "function": {"name": "work", "arguments": text}} for n in range(count)]
+        document = {"choices": [{"index": 0, "message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]}
+    elif protocol == "anthropic":
+        calls = [{"type": "tool_use", "id": f"c{n}", "name": "work", "input": arguments} for n in range(count)]
+        document = {"type": "message", "model": "m", "content": calls, "stop_reason": "tool_use"}
+    elif protocol == "responses":
+        calls = [{"type": "function_call", "call_id": f"c{n}", "name": "work", "arguments": text} for n in range(count)]
+        document = {"status": "completed", "model": "m", "output": calls}
+    else:
+        calls = [{"functionCall": {"name": "work", "args": arguments}} for _ in range(count)]
+        document = {"candidates": [{"content": {"parts": calls}, "finishReason": "STOP"}]}
+    return [json.dumps(document).encode()]
