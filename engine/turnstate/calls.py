@@ -21,7 +21,19 @@ from turnstate_states.turn import Call
 from .activities import failure_of
 from .deciding import Question, decide
 from .failures import describe_to_model, failure_in
-from .running import GRACE, Abandoned, CallTask, Suspended, invoke_tool, run_check, run_tool, timed_out
+from .running import (
+    GRACE,
+    Abandoned,
+    CallTask,
+    Outcome,
+    Suspended,
+    crowded,
+    invoke_tool,
+    run_check,
+    run_tool,
+    runs_in_thread,
+    timed_out,
+)
 from .tools import Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -134,6 +146,8 @@ class CallRunner:
             await run(call, task, key)
         finally:
             task.done = True
+            if task.place is not None:
+                task.place.give_back()
             if task in self._lingering:
                 self._lingering.remove(task)
                 self._free.set()
@@ -165,17 +179,26 @@ class CallRunner:
         """The tool's function with its arguments, inside what middleware puts around it, the first one outermost."""
         driver = self._driver
         run: Callable[[], Awaitable[Any]] = functools.partial(
-            invoke_tool, tool, call.arguments_json, task.context, driver.engine.threads
+            invoke_tool, tool, call.arguments_json, task, driver.engine.threads
         )
-        for item in reversed(driver.agent.hooked("around_call")):
+        around = driver.agent.hooked("around_call")
+        # What middleware does around it may have effects before the function begins.
+        task.in_thread = runs_in_thread(tool) and not around
+        for item in reversed(around):
             run = functools.partial(item.around_call, task.context, call, run)
         return run
 
-    async def _may_begin(self, tool: Tool[..., Any], task: CallTask) -> bool:
-        """Wait until an exclusive tool is alone: calls that did not end when told are gone; whether it may begin then."""
+    async def _may_begin(self, tool: Tool[..., Any], task: CallTask) -> bool | Outcome:
+        """Wait until there is a thread for a plain function, and until an exclusive tool is alone: calls that did not end
+        when told are gone. Whether it may begin then, or what it gave without beginning.
+        """
         while tool.spec.exclusive and self._lingering:
             self._free = trio.Event()
             await self._free.wait()
+        if runs_in_thread(tool):
+            task.place = await self._driver.engine.threads.enter(self._driver.session)
+            if task.place is None:
+                return crowded(tool)
         if self._driver.core.stopping or self._driver.engine.told_to_end:
             return False
         if tool.timeout is not None:

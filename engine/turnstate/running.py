@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, cast
@@ -20,68 +19,29 @@ from turnstate_states.turn import Nested
 from turnstate_states.values import Value
 
 from .failures import describe_to_model, ends_host, in_full, only
+from .threads import LEFT, Place, ThreadList
 from .tools import Tool, ToolContext
 from .tools.output import as_output, result_text, shorten
 
-__all__ = ["CallTask", "ThreadList", "invoke_tool", "run_check", "run_tool"]
+__all__ = ["CallTask", "ThreadList", "crowded", "invoke_tool", "run_check", "run_tool", "runs_in_thread"]
 
 log = logging.getLogger("turnstate")
 GRACE = 5.0
 """Seconds that an async tool has to end after it was cancelled; then it is left alone and its outcome is unknown."""
 
 
-class ThreadList:
-    """The threads in which functions run, and those that nobody waits for any more."""
-
-    def __init__(self, limit: int = 40) -> None:
-        self.limiter = trio.CapacityLimiter(limit)
-        self._lock = threading.Lock()
-        self._running: dict[object, str] = {}
-
-    @property
-    def running(self) -> list[str]:
-        """Names of the calls whose function still runs."""
-        with self._lock:
-            return list(self._running.values())
-
-    async def run(self, name: str, function: Callable[[], Any]) -> Any:
-        """Run a function in a thread. Cancelling leaves the thread alone, and it stays listed until it ends."""
-        token = object()
-        state: list[str] = []
-
-        def body() -> Any:
-            with self._lock:
-                if state:
-                    return None  # nobody waits any more, and it did not begin
-                state.append("began")
-            try:
-                return function()
-            finally:
-                self._forget(token)
-
-        with self._lock:
-            self._running[token] = name
-        try:
-            return await trio.to_thread.run_sync(body, abandon_on_cancel=True, limiter=self.limiter)
-        except trio.Cancelled:
-            # Cancelled before a thread was free: the function will never run and cannot take its name off the list.
-            with self._lock:
-                if not state:
-                    state.append("given up")
-                    self._running.pop(token, None)
-            raise
-
-    def _forget(self, token: object) -> None:
-        with self._lock:
-            self._running.pop(token, None)
-
-
 @attrs.define(eq=False)
 class CallTask:
-    """A running call. ``began`` is set before the tool's first instruction; ``done`` when its task is gone."""
+    """A running call. ``began`` is set before the tool's first instruction; ``done`` when its task is gone.
+
+    ``place`` is its place among those that run in threads, if it has one. ``in_thread``: nothing of it runs before its
+    function does, in a thread, which then sets ``began``.
+    """
 
     id: str
     context: ToolContext[Any]
+    in_thread: bool = False
+    place: Place | None = None
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     began: bool = False
     done: bool = False
@@ -131,17 +91,22 @@ async def run_tool(
     tool: Tool[..., Any],
     task: CallTask,
     invoke: Callable[[], Awaitable[Any]],
-    may_begin: Callable[[], Awaitable[bool]],
+    may_begin: Callable[[], Awaitable[bool | Outcome]],
 ) -> Outcome | Suspended | Abandoned | None:
     """Run a call by ``invoke`` to its end, once ``may_begin`` says so; None if it was cancelled: nothing is known of it.
+
+    ``may_begin`` may also say how it ended without having begun. The tool's time runs from when it begins.
 
     Exceptions of the tool become error results. KeyboardInterrupt, SystemExit and cancellation pass.
     """
     with task.scope:
-        if not await may_begin():
+        may = await may_begin()
+        if isinstance(may, Outcome):
+            return may
+        if not may:
             return None
         await trio.lowlevel.checkpoint_if_cancelled()
-        task.began = True
+        task.began = not task.in_thread
         done: Outcome | Suspended | Abandoned | None = None
         with trio.move_on_after(tool.timeout if tool.timeout is not None else float("inf")) as limit:
             done = await _outcome(tool, task, invoke, limit)
@@ -150,6 +115,13 @@ async def run_tool(
             return timed_out(tool)
         return done
     return None
+
+
+def crowded(tool: Tool[..., Any]) -> Outcome:
+    """The outcome of a call for which there was no thread."""
+    reason = f"{LEFT} functions that this session called before still run, though nobody waits for them any more"
+    log.warning("tool %s was not run: %s", tool.name, reason)
+    return Outcome("not-run", texts.not_run(reason), reason)
 
 
 def timed_out(tool: Tool[..., Any]) -> Outcome:
@@ -194,14 +166,26 @@ def _failed(tool: Tool[..., Any], text: str) -> Outcome:
     return Outcome("error", shorten(text, tool.output_limit), shorten(text, 500))
 
 
-async def invoke_tool(tool: Tool[..., Any], arguments: str, context: ToolContext[Any], threads: ThreadList) -> Any:
+def runs_in_thread(tool: Tool[..., Any]) -> bool:
+    """Whether a tool's function is a plain one."""
+    return not (tool.is_async or tool.yields)
+
+
+async def invoke_tool(tool: Tool[..., Any], arguments: str, task: CallTask, threads: ThreadList) -> Any:
+    """Call a tool's function with its arguments; a plain one in a thread."""
+    context = task.context
     bound = tool.bind(arguments, context)
     if tool.yields:
         return await _last_of(cast(Callable[..., AsyncGenerator[Any, None]], tool.function)(**bound), context)
     if tool.is_async:
         return await cast(Callable[..., Awaitable[Any]], tool.function)(**bound)
     name = f"{context.tool} ({context.session_id}/{context.call_id})"
-    value: object = await threads.run(name, functools.partial(tool.function, **bound))
+    function = functools.partial(tool.function, **bound)
+
+    def begins() -> None:
+        task.began = True
+
+    value: object = await threads.run(context.session_id, name, function, begins)
     return await value if inspect.isawaitable(value) else value
 
 

@@ -30,6 +30,7 @@ from turnstate import (
     tool,
 )
 from turnstate.testing import ScriptedModel, call
+from turnstate.threads import ThreadList
 
 Clock = trio.testing.MockClock
 
@@ -605,14 +606,15 @@ async def test_cancelled_before_a_thread_was_free() -> None:
         release.wait(20)
 
     async with engine_of([call("work", name="a"), call("work", name="b")], tools=[work]) as engine:
-        engine.threads.limiter.total_tokens = 1
+        engine.threads = ThreadList(pool=0, own=1)
         session = engine.session("s")
         async with session.turn("go") as turn:
             await trio.to_thread.run_sync(started.wait)
             await trio.testing.wait_all_tasks_blocked()
-            assert len(engine.threads.running) == 2
+            assert len(engine.threads.running) == 1
             await session.interrupt()
-            await turn.result(check=False)
+            result = await turn.result(check=False)
+            assert sorted(call.status for call in result.calls) == ["not-run", "unknown"]
         assert len(engine.threads.running) == 1
         release.set()
     assert len(ran) == 1
