@@ -13,7 +13,7 @@ from turnstate_states.errors import HookError
 from turnstate_states.reports import Activity, AttemptFailed, Closed, Prepared, Report, Reviewed
 
 from . import activities
-from .failures import bug
+from .failures import bug, failure_in
 from .feed import Attempt
 from .middleware.base import StepContext, TurnContext
 from .models.base import ModelRequest
@@ -82,7 +82,8 @@ class ActivityRunner:
                 # It may have been told to stop, by what is being written, before it came to begin.
                 if running.key == self._driver.core.activity:
                     await self._perform(running.key)
-        except Exception as error:
+        except BaseException as raised:
+            error = failure_in(raised)
             if not running.scope.cancel_called:
                 self._fail(running.key, error)
         finally:
@@ -115,7 +116,7 @@ class ActivityRunner:
         self._driver.report(report, error)
         return True
 
-    def _fail(self, key: Activity, error: Exception) -> None:
+    def _fail(self, key: Activity, error: BaseException) -> None:
         """The host's deps raised, or what nobody expected: that fails the turn, or is told where the turn is over."""
         log.error("%s of session %s failed", key.kind, self._driver.session, exc_info=error)
         failure = activities.failure_of(error)

@@ -9,7 +9,7 @@ from typing import Any
 from turnstate_states import checks
 from turnstate_states.errors import HookError, InvalidInput
 
-from .failures import describe
+from .failures import describe, failure_in
 from .results import SessionInfo
 from .tools.declaring import is_async, yields
 
@@ -45,7 +45,8 @@ def made_deps(make: Callable[[SessionInfo], Any], info: SessionInfo) -> Any:
     """
     try:
         deps = make(info)
-    except Exception as error:
+    except BaseException as raised:
+        error = failure_in(raised)
         raise HookError(f"deps failed: {describe(error)}") from error
     if inspect.iscoroutine(deps):
         deps.close()

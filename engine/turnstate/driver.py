@@ -23,7 +23,7 @@ from turnstate_states.values import Value
 from .activity_runner import ActivityRunner
 from .calls import CallRunner
 from .commands import CommandRunner
-from .failures import bug
+from .failures import bug, failure_in
 from .feed import Feed
 from .inputs import new_life
 from .reading import read_events
@@ -150,10 +150,11 @@ class Driver:
         except StoreError as error:
             failure = error
             log.warning("the driver of session %s stopped: %s", self.session, error)
-        except Exception as error:
-            log.exception("the driver of session %s stopped", self.session)
-            failure = StoreError(bug(f"the driver of session {self.session} stopped", error))
-            failure.__cause__ = error
+        except BaseException as raised:
+            cause = failure_in(raised)  # a host's functions also run in here: checks of arguments, prompts
+            log.error("the driver of session %s stopped", self.session, exc_info=raised)
+            failure = StoreError(bug(f"the driver of session {self.session} stopped", cause))
+            failure.__cause__ = cause
         finally:
             self.leaving = True
             self._leave(failure)

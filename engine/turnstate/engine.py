@@ -19,7 +19,7 @@ from .agent import Agent, agents_of
 from .claims import Claims
 from .clock import Clock
 from .deps import check_deps, made_deps
-from .failures import ends_host, without_cancelled
+from .failures import ends_host, failure_in, without_cancelled
 from .middleware.base import Middleware
 from .models.base import Model
 from .policy.base import Policy
@@ -259,8 +259,9 @@ class Engine(Generic[D]):
         for part in parts:
             try:
                 await part.aclose()
-            except Exception:
-                log.exception("%s did not close its connections", type(part).__name__)
+            except BaseException as raised:
+                error = failure_in(raised)
+                log.error("%s did not close its connections", type(part).__name__, exc_info=error)
 
     def deps_for(self, info: SessionInfo) -> Any:
         """What the host's ``deps`` gives for a session; None without it. Raises HookError as :func:`made_deps` does."""

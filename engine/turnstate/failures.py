@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 
 import trio
 
@@ -12,6 +13,7 @@ from turnstate_states.errors import StoreError, ToolError, TurnstateError
 __all__ = [
     "OwnWords",
     "bug",
+    "cancelled_here",
     "describe",
     "describe_to_model",
     "ends_host",
@@ -52,13 +54,38 @@ def ends_host(error: BaseException) -> BaseException | None:
 
 
 def failure_in(error: BaseException) -> BaseException:
-    """The failure in what a host's code raised; cancellation, KeyboardInterrupt and SystemExit are raised on."""
+    """The failure in what a host's code raised; the ends of this task and of the host are raised on.
+
+    A host's code may raise anything, also what only trio and Python should: a Cancelled that it kept from a scope of its
+    own, an asyncio.CancelledError, a GeneratorExit. Such a thing ends this task only if it is meant for it: a Cancelled
+    where a scope around this code is cancelled, a GeneratorExit where the task is thrown away.
+    """
     host = ends_host(error)
     if host is not None:
         raise host from None
-    if any(isinstance(leaf, (trio.Cancelled, GeneratorExit)) for leaf in leaves(error)):
+    found = leaves(error)
+    if any(isinstance(leaf, GeneratorExit) for leaf in found) and _thrown_away():
         raise error
+    if any(isinstance(leaf, trio.Cancelled) for leaf in found) and cancelled_here():
+        for other in found:
+            if not isinstance(other, trio.Cancelled):
+                log.error("this failed when it was cancelled", exc_info=other)
+        raise next(leaf for leaf in found if isinstance(leaf, trio.Cancelled))
     return only(error)
+
+
+def cancelled_here() -> bool:
+    """Whether a scope around the code that runs now is cancelled."""
+    return trio.current_effective_deadline() == -math.inf
+
+
+def _thrown_away() -> bool:
+    """Whether Python closes the coroutine that runs now, because nobody will run it any more."""
+    try:
+        trio.lowlevel.current_task()
+    except RuntimeError:
+        return True
+    return False
 
 
 def without_cancelled(error: BaseException) -> BaseException | None:
@@ -121,7 +148,9 @@ def in_full(error: BaseException) -> str:
 def _text(error: BaseException) -> str:
     try:
         return clean_text(str(error)).strip()
-    except Exception:
+    except BaseException as raised:
+        if ends_host(raised) is not None:
+            raise
         return "(it has no text, because its __str__ failed)"
 
 

@@ -18,7 +18,7 @@ from turnstate_states.errors import StoreError, ToolError
 from turnstate_states.turn import Nested
 from turnstate_states.values import Value
 
-from .failures import describe_to_model, ends_host, in_full, only
+from .failures import describe_to_model, failure_in, in_full
 from .threads import LEFT, Place, ThreadList
 from .tools import Tool, ToolContext
 from .tools.output import as_output, result_text, shorten
@@ -139,20 +139,14 @@ async def _outcome(
         return Outcome("ok", text, more=more)
     except ToolError as error:
         return _failed(tool, describe_to_model(error, "the tool"))
-    except (trio.Cancelled, GeneratorExit):
-        raise
     except BaseException as error:
-        host = ends_host(error)
-        if host is not None:
-            raise host from None
-        passing = only(error)
-        if isinstance(passing, (Suspended, Abandoned)):
-            return passing
+        cause = failure_in(error)
+        if isinstance(cause, (Suspended, Abandoned)):
+            return cause
         if task.scope.cancel_called or limit.cancel_called:
             # It was told to end and its way out failed: that says nothing about whether it took effect.
             log.warning("tool %s failed when call %s was told to end", tool.name, task.id, exc_info=error)
             return None
-        cause = only(error)
         text = shorten(in_full(cause), 500)
         log.warning("tool %s failed in call %s: %s", tool.name, task.id, text, exc_info=error)
         return _failed(tool, describe_to_model(cause, "the tool", in_words=tool.errors == "text"))

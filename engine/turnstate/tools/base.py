@@ -14,8 +14,9 @@ from typing_extensions import TypeVar
 from turnstate_states import checks
 from turnstate_states.asking import Prompt
 from turnstate_states.errors import InvalidInput
-from turnstate_states.rules import ToolSpec
+from turnstate_states.rules import Bound, ToolSpec
 
+from ..failures import describe, failure_in
 from ..models.base import ToolDefinition
 from ..options import check_options
 from .context import ToolContext
@@ -101,7 +102,7 @@ class Tool(Generic[P, R]):
             schema=self._inputs.digest(self.parameters),
             version=version,
             prompt=self.ask,
-            bind=self._inputs.hold,
+            bind=self.hold,
         )
         functools.update_wrapper(self, function, updated=())
 
@@ -136,7 +137,16 @@ class Tool(Generic[P, R]):
         >>> add.check('{"a": 1, "b": "x"}')
         'bad arguments for add: Expected `int`, got `str` - at `$.b`'
         """
-        return self._inputs.hold(arguments).fault or None
+        return self.hold(arguments).fault or None
+
+    def hold(self, arguments: str) -> Bound:
+        """A call's arguments held against the parameters: what is wrong with them, or what is filled in."""
+        try:
+            return self._inputs.hold(arguments)
+        except BaseException as raised:  # a type of the host's may raise anything when it is made
+            error = failure_in(raised)
+            log.error("the arguments of tool %s could not be checked", self.name, exc_info=error)
+            return Bound(f"bad arguments for {self.name}: {describe(error)}")
 
     def ask(self, arguments: str) -> Prompt | None:
         """How a person is asked about a call whose arguments were checked; None for a plain question."""
@@ -146,8 +156,9 @@ class Tool(Generic[P, R]):
             try:
                 prompt = prompt(**self.bind_for(prompt, arguments, context))
                 return prompt if prompt is None or isinstance(prompt, Prompt) else Prompt(prompt)
-            except Exception:
-                log.exception("the prompt of tool %s failed; a plain question is asked", self.name)
+            except BaseException as raised:
+                error = failure_in(raised)
+                log.error("the prompt of tool %s failed; a plain question is asked", self.name, exc_info=error)
                 return None
         return Prompt(prompt) if isinstance(prompt, str) else prompt
 

@@ -14,6 +14,7 @@ from turnstate_states.content import Text
 from turnstate_states.errors import InvalidInput, ModelError
 from turnstate_states.transcript import Message, Usage
 
+from ...failures import failure_in
 from ..base import Model, ModelRequest, OnDelta, Reply
 from .endpoint import check_headers, check_key, check_url, join_url, shown_url, warn_of_plain_http
 from .errors import response_error
@@ -224,9 +225,10 @@ class HTTPModel(Model):
             return check_key(await given if inspect.isawaitable(given) else given)
         except InvalidInput as error:
             raise ModelError(str(error), kind="authentication") from error
-        except Exception as error:
-            text = f"api_key: the function raised {type(error).__name__}"
-            raise ModelError(text, kind="authentication") from error
+        except BaseException as raised:
+            cause = failure_in(raised)
+            text = f"api_key: the function raised {type(cause).__name__}"
+            raise ModelError(text, kind="authentication") from cause
 
     def _key_of_environment(self) -> str:
         keys = (check_key(os.environ.get(variable, ""), variable) for variable in self.key_variables)
