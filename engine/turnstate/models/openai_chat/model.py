@@ -11,6 +11,7 @@ from ..base import OnDelta
 from ..openai.model import OpenAIModel
 from ..wire.http import HTTPOptions, Timeouts
 from ..wire.http_model import ApiKey
+from ..wire.inflating import MAX_REPLY
 from .decode import ChatDecoder
 from .encode import ChatEncoder
 from .settings import check_chat_body, check_chat_settings
@@ -44,6 +45,7 @@ class OpenAIChat(OpenAIModel):
         timeouts: Timeouts | None = None,
         connections: int = 100,
         http: HTTPOptions | None = None,
+        max_reply_bytes: int = MAX_REPLY,
         reasoning_field: str | None = None,
     ) -> None:
         self._reasoning_field = checks.optional_text("reasoning_field", reasoning_field)
@@ -57,6 +59,7 @@ class OpenAIChat(OpenAIModel):
             timeouts=timeouts,
             connections=connections,
             http=http,
+            max_reply_bytes=max_reply_bytes,
         )
 
     def _make_encoder(self, settings: Mapping[str, Any], extra_body: Mapping[str, Any]) -> ChatEncoder:

@@ -12,7 +12,7 @@ from turnstate_states.transcript import Usage
 from ..base import Reply
 from .json_values import IN_PIECES, is_list, read_odd_json
 from .redaction import foreign
-from .sse import MAX_EVENT, SSEDecoder
+from .sse import MAX_EVENT, SSEDecoder, too_large
 
 __all__ = ["Assembler", "BodyDecoder"]
 
@@ -42,8 +42,8 @@ class BodyDecoder(ABC, Generic[A]):
     def __init__(self, answer: A, *, documents: bool = False) -> None:
         self._sse = SSEDecoder(documents=documents)
         self._answer = answer
-        self._whole: list[bytes] | None = None
-        self._size = 0
+        self._whole: bytearray | None = None
+        self._limit = MAX_EVENT
         self._begun = False
         self._page = False
         self._done = False
@@ -72,11 +72,15 @@ class BodyDecoder(ABC, Generic[A]):
             ModelError: the answer is not complete (kind ``cut``), or does not make sense.
         """
         if self._whole is not None:
-            self._document(b"".join(self._whole))
+            self._document(bytes(self._whole))
         elif not self._done:
             self._last_event()
         if not self._complete():
             raise self._cut()
+
+    def hold_to(self, limit: int) -> None:
+        """Take no event, and no answer that is no stream, of more than so many bytes."""
+        self._limit = self._sse.limit = limit
 
     @property
     def usage(self) -> Usage:
@@ -109,13 +113,12 @@ class BodyDecoder(ABC, Generic[A]):
             self._begun = True
             self._page = text[:1] == b"<"
             # No event starts with these, so the Content-Type, which servers get wrong, need not be asked.
-            self._whole = [] if text[:1] in (b"{", b"[") else None
+            self._whole = bytearray() if text[:1] in (b"{", b"[") else None
 
     def _keep(self, data: bytes) -> None:
-        self._size += len(data)
-        if self._whole is None or self._size > MAX_EVENT:
-            raise ModelError(f"the answer has more than {MAX_EVENT} bytes", kind="protocol")
-        self._whole.append(data)
+        if self._whole is None or len(self._whole) + len(data) > self._limit:
+            raise too_large("an answer", self._limit)
+        self._whole += data
 
     def _read_event(self, text: str, what: str, in_pieces: Set[str] = IN_PIECES) -> Any:
         """The value of an event that is not strict JSON, which ``what`` names; an empty object if there is nothing in it."""

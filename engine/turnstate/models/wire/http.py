@@ -7,8 +7,7 @@ httpx is imported when the first request is sent, and nothing of it leaves this 
 from __future__ import annotations
 
 import ssl
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,9 +19,10 @@ import trio
 from turnstate_states import checks
 from turnstate_states.errors import InvalidInput, ModelError
 
+from ...failures import cancelled_here
 from .endpoint import check_url, shown_url
 from .http_errors import transport_error
-from .redaction import foreign
+from .inflating import MAX_REPLY, Plain
 from .secret import Secret
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ class Timeouts:
         connect: for the connection.
         first_byte: from the start of the attempt to the headers of the answer.
         idle: between two pieces of the answer. Comments and pings count as life.
-        total: for the whole attempt, waiting for a free connection included.
+        total: for the whole attempt, waiting for a free connection included; an hour by default.
     """
 
     connect: float | None = 10.0
     first_byte: float | None = 120.0
     idle: float | None = 120.0
-    total: float | None = None
+    total: float | None = 3600.0
 
     def __attrs_post_init__(self) -> None:
         for name in attrs.fields_dict(type(self)):
@@ -143,12 +143,19 @@ class Channel:
         timeouts: the limits.
         connections: how many requests may be under way at once; more of them wait.
         options: how requests travel.
+        max_bytes: bytes that an answer may have, after inflation.
     """
 
     def __init__(
-        self, url: str, timeouts: Timeouts, connections: int = 100, options: HTTPOptions | None = None
+        self,
+        url: str,
+        timeouts: Timeouts,
+        connections: int = 100,
+        options: HTTPOptions | None = None,
+        max_bytes: int = MAX_REPLY,
     ) -> None:
         self._address = Secret(url)
+        self._max_bytes = max_bytes
         self._options = options or HTTPOptions()
         if isinstance(self._options.ca, (str, Path)):
             self._options = attrs.evolve(self._options, ca=self._options.tls())
@@ -174,7 +181,7 @@ class Channel:
                     with trio.move_on_after(CLOSE_LIMIT, shield=True):
                         await response.aclose()
         if overall.cancelled_caught:
-            raise self._late(f"the answer was not finished within {limit:g} s")
+            raise self._late(f"the answer was not finished within {limit:g} s (timeouts.total)")
 
     async def aclose(self) -> None:
         """Close the connections; nothing is done while a request is under way, since somebody else uses the model then.
@@ -215,7 +222,7 @@ class Channel:
 
     async def _read(self, response: httpx.Response, receiver: Receiver, idle: float) -> None:
         """Read the body. It always ends by its end or by cancellation, so that httpx's generators are never dropped."""
-        feed = _inflated(response, receiver.feed)
+        plain = Plain(response.headers.get("content-encoding", ""), self._max_bytes)
         fault: Exception | None = None
         reading = _Reading(idle)
         with reading.scope:
@@ -223,7 +230,7 @@ class Channel:
                 async for data in _stream(response):
                     if fault is None and not reading.enough:
                         try:
-                            reading.enough = feed(data)
+                            reading.enough = await _feed(receiver, plain.pieces(data))
                         except Exception as error:
                             fault = error
                             reading.scope.cancel()
@@ -328,23 +335,19 @@ def _stream(response: httpx.Response) -> httpx.AsyncByteStream:
     return response.stream
 
 
-def _inflated(response: httpx.Response, feed: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
-    """``feed`` for a body as it comes; no compression is asked for, but some proxies compress all the same."""
-    encoding = response.headers.get("content-encoding", "").strip().lower()
-    if encoding in ("", "identity"):
-        return feed
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise ModelError(f"the answer is compressed in an unknown way ({foreign(encoding, 20)})", kind="protocol")
-    inflate = zlib.decompressobj(wbits=47).decompress
+async def _feed(receiver: Receiver, pieces: Iterator[bytes]) -> bool:
+    """Feed pieces until the receiver has enough; between them other tasks run.
 
-    def feed_inflated(data: bytes) -> bool:
-        try:
-            plain = inflate(data)
-        except zlib.error:
-            raise ModelError("the answer could not be decompressed", kind="protocol", retryable=True) from None
-        return bool(plain) and feed(plain)
-
-    return feed_inflated
+    Cancellation is looked for and not raised, since only the stream itself may raise it: see :meth:`Channel._read`.
+    """
+    for number, piece in enumerate(pieces):
+        if number:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            if cancelled_here():
+                return False
+        if receiver.feed(piece):
+            return True
+    return False
 
 
 def _seconds(limit: float | None) -> float:

@@ -16,12 +16,15 @@ from turnstate_states.transcript import Message, Usage
 
 from ...failures import failure_in
 from ..base import Model, ModelRequest, OnDelta, Reply
+from .body_decoder import BodyDecoder
 from .endpoint import check_headers, check_key, check_url, join_url, shown_url, warn_of_plain_http
 from .errors import response_error
 from .http import Channel, HTTPOptions, Receiver, Timeouts
+from .inflating import MAX_REPLY, check_size
 from .redaction import Redactor, redacting
 from .secret import Secret
 from .secret_words import bears_secret, redactor_of, secrets_in_body
+from .sse import MAX_EVENT
 
 __all__ = ["ApiKey", "Decoder", "Encoder", "HTTPModel"]
 
@@ -66,6 +69,8 @@ class HTTPModel(Model):
         timeouts: limits in seconds.
         connections: how many requests may be under way at once; more of them wait.
         http: proxy, certificates and HTTP/2, see :class:`~turnstate.models.HTTPOptions`.
+        max_reply_bytes: bytes that an answer may have, compressed or not; 64 MiB by default. One event of it may have half
+            of that, at least 32 MiB. An answer with more fails, and is not asked for again.
 
     Raises:
         InvalidInput: a value is wrong. The text never holds the key.
@@ -94,6 +99,7 @@ class HTTPModel(Model):
         timeouts: Timeouts | None = None,
         connections: int = 100,
         http: HTTPOptions | None = None,
+        max_reply_bytes: int = MAX_REPLY,
     ) -> None:
         self.name = checks.text("name", name, filled=True, expected="the model's name on the server")
         checks.integer("connections", connections, least=1)
@@ -115,8 +121,9 @@ class HTTPModel(Model):
         if api_key is None:
             self._key_of_environment()
         self._secret_headers = Secret(check_headers(headers))
+        self._max_reply = check_size(max_reply_bytes)
         self._http = http or HTTPOptions()
-        self._channel = Channel(self._url, timeouts or Timeouts(), connections, self._http)
+        self._channel = Channel(self._url, timeouts or Timeouts(), connections, self._http, self._max_reply)
         self._encoder = self._make_encoder(settings, extra_body)
         self._secret_fields = Secret(frozenset(secrets_in_body({**settings, **extra_body})))
 
@@ -141,7 +148,10 @@ class HTTPModel(Model):
         body = self._encode(request)
         key = await self._key()
         with redacting(lambda: self._redactor(key)):
-            return await self._exchange(body, key, self._make_decoder(on_delta))
+            decoder = self._make_decoder(on_delta)
+            if isinstance(decoder, BodyDecoder):
+                decoder.hold_to(max(MAX_EVENT, self._max_reply // 2))
+            return await self._exchange(body, key, decoder)
 
     async def _exchange(self, body: bytes, key: str, decoder: Decoder) -> Reply:
         own = self._secret_headers.reveal()

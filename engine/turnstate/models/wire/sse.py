@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from turnstate_states.errors import ModelError
 
-__all__ = ["MAX_EVENT", "Event", "SSEDecoder"]
+__all__ = ["MAX_EVENT", "Event", "SSEDecoder", "too_large"]
 
 Event = tuple[str, str]
 """An event's name (empty if it has none) and its data."""
@@ -38,10 +38,9 @@ class SSEDecoder:
     """
 
     def __init__(self, limit: int = MAX_EVENT, *, documents: bool = False) -> None:
-        self._limit = limit
+        self.limit = limit
         self._documents = documents
-        self._pending: list[bytes] = []
-        self._size = 0
+        self._pending = bytearray()
         self._after_cr = False
         self._at_start = True
 
@@ -55,13 +54,11 @@ class SSEDecoder:
             data = self._with_lf(data)
         pending = self._pending
         if pending:
-            if b"\n\n" not in data and not (data[:1] == b"\n" and pending[-1][-1:] == b"\n"):
+            if b"\n\n" not in data and not (data[:1] == b"\n" and pending.endswith(b"\n")):
                 self._keep(data)
                 return []
-            pending.append(data)
-            data = b"".join(pending)
+            data = bytes(pending) + data
             pending.clear()
-            self._size = 0
         blocks = data.split(b"\n\n")
         rest = blocks.pop()
         if rest:
@@ -70,9 +67,8 @@ class SSEDecoder:
 
     def close(self) -> list[Event]:
         """What was left when the stream ended: the last event, if no blank line followed it."""
-        rest = b"".join(self._pending)
+        rest = bytes(self._pending)
         self._pending.clear()
-        self._size = 0
         return self._events([rest]) if rest else []
 
     def _with_lf(self, data: bytes) -> bytes:
@@ -85,12 +81,9 @@ class SSEDecoder:
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _keep(self, data: bytes) -> None:
-        if not data:
-            return
-        self._size += len(data)
-        if self._size > self._limit:
-            raise self._too_large()
-        self._pending.append(data)
+        if len(self._pending) + len(data) > self.limit:
+            raise too_large("an event", self.limit)
+        self._pending += data
 
     def _events(self, blocks: list[bytes]) -> list[Event]:
         if self._at_start:
@@ -98,8 +91,8 @@ class SSEDecoder:
             blocks[0] = blocks[0].removeprefix(_BOM)
         events: list[Event] = []
         for block in blocks:
-            if len(block) > self._limit:
-                raise self._too_large()
+            if len(block) > self.limit:
+                raise too_large("an event", self.limit)
             if block[:6] == b"data: " and b"\n" not in block:
                 if len(block) > 6:
                     events.append(("", block[6:].decode("utf-8", "replace")))
@@ -107,10 +100,11 @@ class SSEDecoder:
                 events.append(event)
         return events
 
-    def _too_large(self) -> ModelError:
-        return ModelError(
-            f"the server sent an event of more than {self._limit} bytes", kind="protocol", retryable=False
-        )
+
+def too_large(what: str, limit: int) -> ModelError:
+    """The error for an event, or a whole answer in one, that is larger than its limit."""
+    text = f"the server sent {what} of more than {limit} bytes in one piece; a larger max_reply_bytes of the model allows it"
+    return ModelError(text, kind="protocol", retryable=False)
 
 
 def _parse(block: bytes, documents: bool) -> Event | None:
