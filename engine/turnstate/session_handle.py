@@ -46,8 +46,11 @@ class SessionHandle(SessionReader):
     """Reads a session, says things to it and answers for it, from any process.
 
     Methods that say something return a :class:`~turnstate.Receipt` when it is durable, and raise
-    :class:`~turnstate.Refused` where the session cannot accept it. With an ``id`` of your own you may send the same again
-    after a failure: it acts once.
+    :class:`~turnstate.Refused` where the session cannot accept it. With an ``id`` of your own (1 to 200 printable characters)
+    you may send the same again after a failure: it acts once.
+
+    Each raises :class:`~turnstate.InvalidInput` for a value that cannot be used; the text names it, and nothing was changed.
+    What is stored as data (metadata, arguments, results, artifacts, settings, answers) must be plain JSON.
 
     An answer to a call is on what was asked about it. A :class:`~turnstate.Call`, and its ``token``, carry that with them; a
     bare id means what this handle has shown under it last. If something else is asked by then, because the tool was changed

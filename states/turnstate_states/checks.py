@@ -53,7 +53,7 @@ def shown(value: object) -> str:
     """A value for an error's text: short, and never an error itself.
 
     >>> shown(3), shown("a" * 100)[-5:]
-    ('3', "aa...")
+    ('3', 'aa...')
     """
     if isinstance(value, (str, bytes)):
         value = value[: LONGEST_SHOWN + 1]

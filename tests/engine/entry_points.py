@@ -18,7 +18,7 @@ from turnstate.policy import Rule
 from turnstate.testing import ScriptedModel
 from turnstate_states.events import EventBase
 
-__all__ = ["Entry", "constructors", "methods", "required"]
+__all__ = ["READ", "REQUIRED", "Entry", "constructors", "methods", "required"]
 
 MODULES = ("", ".models", ".tools", ".middleware", ".policy", ".stores", ".testing")
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import trio
 
-from tests.engine.entry_points import READ, Entry, constructors, methods, required
+from tests.engine.entry_points import READ, REQUIRED, Entry, constructors, methods, required
 from tests.engine.nasty import NASTY, Evil, fits
 from turnstate import (
     Agent,
@@ -102,6 +102,30 @@ def test_constructors(entry: Entry) -> None:
         if found := failed(entry, what, value, raised):
             wrong.append(found)
     assert wrong == []
+
+
+@pytest.mark.parametrize("entry", {entry.name: entry for entry in CONSTRUCTORS}.values(), ids=lambda entry: entry.name)
+def test_an_unknown_keyword_is_a_type_error(entry: Entry) -> None:
+    """An option that there is none of is a TypeError that names it, as Python's own, whoever is called."""
+    if entry.name == "call":
+        return  # it takes any arguments
+    given = required(entry)
+    value = "openai:any" if entry.name == "resolve" else REQUIRED.get(entry.parameter.name, lambda: None)()
+    positional, named_ones = entry.arguments(value, given)
+    if entry.parameter.default is not entry.parameter.empty:
+        del named_ones[entry.parameter.name]
+    with pytest.raises((TypeError, InvalidInput), match="no_such_option"):
+        entry.call(*positional, **named_ones, no_such_option=1)
+
+
+@pytest.mark.trio
+async def test_an_unknown_filter_is_a_type_error(held: dict[str, Any]) -> None:
+    """A list of sessions names itself and the nearest filter."""
+    for holder in ("Engine", "Client"):
+        with pytest.raises(TypeError, match=r"^sessions\(\) got an unexpected keyword argument 'label'.*'labels'"):
+            held[holder].sessions(label={})
+        with pytest.raises(TypeError, match=r"^sessions\(\) got an unexpected keyword argument 'label'.*'labels'"):
+            await held[holder].session_page(label={})
 
 
 def agent_with(made: Any) -> Agent[None] | None:
