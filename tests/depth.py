@@ -72,7 +72,7 @@ def steps_of(full: int, steps: int, **more: Any) -> settings:
     return settings(max_examples=_examples(full), stateful_step_count=steps, deadline=None, **more)
 
 
-def examples(full: int = 100) -> Callable[[T], T]:
+def examples(full: int = 100, **more: Any) -> Callable[[T], T]:
     """Decorate a test that Hypothesis feeds: how many examples a full run tries. Stands above ``@given``."""
 
     def decorate(test: Any) -> Any:
@@ -84,7 +84,7 @@ def examples(full: int = 100) -> Callable[[T], T]:
             return inner(*args, **kwargs)
 
         test.hypothesis.inner_test = one
-        return settings(max_examples=_examples(full), deadline=None)(test)
+        return settings(max_examples=_examples(full), deadline=None, **more)(test)
 
     return decorate
 

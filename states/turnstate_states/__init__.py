@@ -9,7 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import codec
+from .arguments import read_arguments
 from .asking import Option, Prompt, Question, meaning
+from .authorization import Authorization
 from .checkpoint import (
     FORMAT,
     Checkpoint,
@@ -54,7 +56,7 @@ from .reports import (
     Stopped,
     Summary,
 )
-from .rules import Limits, OnCrash, Rules, ToolSpec
+from .rules import Bound, Limits, OnCrash, Rules, ToolSpec
 from .stepping import EVENTS, FACTS, STATES, EventName, Facts, NotAllowed, next_state
 from .submissions import (
     Annotate,
@@ -91,6 +93,7 @@ from .turn import (
     Permissions,
     StateName,
     Stop,
+    Subject,
     TurnState,
     Wants,
 )
@@ -115,6 +118,8 @@ __all__ = [
     "AttemptFailed",
     "AttemptReplied",
     "Audio",
+    "Authorization",
+    "Bound",
     "Call",
     "CallChecked",
     "CallDisplay",
@@ -181,6 +186,7 @@ __all__ = [
     "StateName",
     "Stop",
     "Stopped",
+    "Subject",
     "Submission",
     "Summary",
     "Switch",
@@ -207,6 +213,7 @@ __all__ = [
     "fork_thread",
     "meaning",
     "next_state",
+    "read_arguments",
     "read_thread",
     "text_of",
     "transitions",

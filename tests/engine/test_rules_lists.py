@@ -6,9 +6,10 @@ import warnings
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.engine.judging import ORDERS, Failing, judge, kind
 from turnstate import Allow, Ask, Call, Deny
 from turnstate.policy import Between, Host, Not, OneOf, Rule, RuleOrderWarning, Rules, ShellCommand, Under
@@ -101,7 +102,7 @@ CALLS = st.tuples(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(listed=LISTS, made=CALLS)
 async def test_without_a_warning_both_orders_agree(listed: list[Rule], made: tuple[str, dict[str, Any] | None]) -> None:
     """A list that says nothing about its order decides alike with either, on every call."""
@@ -118,7 +119,7 @@ async def test_without_a_warning_both_orders_agree(listed: list[Rule], made: tup
 TOKENS = st.lists(st.sampled_from(["a", "b", "*", "?", "[ab]", "[!a]", "[]]", "[", "]", "!"]), max_size=5).map("".join)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(one=TOKENS, other=TOKENS, text=st.text("ab[]!", max_size=5))
 def test_patterns_that_meet(one: str, other: str, text: str) -> None:
     """Two patterns that a text fits meet."""

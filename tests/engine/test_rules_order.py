@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.engine.helpers import engine_of, requests_of, result_texts
 from tests.engine.judging import ORDERS, Failing, Order, judge, kind
 from turnstate import Allow, Ask, Deny, InvalidInput
@@ -176,7 +177,7 @@ def resolved(rules: Iterable[tuple[Verdict, bool | None]]) -> Iterable[list[tupl
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(
     listed=st.lists(
         st.tuples(

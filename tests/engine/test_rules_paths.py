@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from turnstate.policy import Not, Under
 
 
@@ -133,7 +134,7 @@ NAMES = ["data", "secret", "out", "out2", "self", "gone", "in", "alias", "sub", 
 PATHS = st.lists(st.sampled_from([*NAMES, "..", "..", ".", ""]), max_size=8).map("/".join)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=PATHS)
 def test_the_file_system_agrees(tmp_path: Path, path: str) -> None:
     """A path that is below a directory opens a file below it, and one that is not opens none; links and ``..`` as may be."""

@@ -7,9 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from turnstate import InvalidInput
 from turnstate.policy import ShellCommand
 from turnstate.policy.programs import GIT, OPTIONS, RUNNERS, base_name
@@ -122,7 +123,7 @@ def traced(shell: str, text: str, folder: Path) -> list[list[str]] | None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(600, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=TEXTS)
 def test_a_shell_runs_what_was_read(shell: str, tmp_path: Path, text: str) -> None:
     """What fits ``echo *`` makes a real shell run just those commands with just those words, and nothing else."""

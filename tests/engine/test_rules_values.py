@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from hypothesis import event, example, given, settings
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from turnstate import InvalidInput
 from turnstate.policy import Between, Condition, Host, Not, OneOf, ShellCommand, Under
 from turnstate.policy.conditions import Glob
@@ -152,7 +153,7 @@ def same(one: str, other: str) -> bool:
     return one == other or (":" in one and ipaddress.ip_address(one) == ipaddress.ip_address(other))
 
 
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 @given(
     scheme=st.sampled_from(["http://", "https://", "HTTP://", "ws://"]),
     rest=st.builds(str.__add__, HOSTS, RESTS)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.models.decoding import Delta, decoded, failure
 from turnstate.models.anthropic import PROTOCOL
 from turnstate.models.anthropic.decode import MessageDecoder
@@ -494,6 +495,7 @@ def events(draw: st.DrawFn) -> dict[str, Any]:
     return {"type": draw(KINDS), "index": draw(st.integers(0, 2)), **fields}
 
 
+@examples()
 @given(st.lists(events() | JSON, max_size=8), st.integers(0, 500))
 def test_nothing_but_model_errors(values: list[Any], place: int) -> None:
     """Whatever events a server sends, however they are cut, only a model error is raised, and both ways alike."""
@@ -507,6 +509,7 @@ def test_nothing_but_model_errors(values: list[Any], place: int) -> None:
     assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
+@examples()
 @given(st.lists(JSON, max_size=3), JSON)
 def test_nothing_but_model_errors_for_documents(content: list[Any], value: Any) -> None:
     """Whatever a whole answer holds, only a model error is raised."""
@@ -517,6 +520,7 @@ def test_nothing_but_model_errors_for_documents(content: list[Any], value: Any) 
             pass
 
 
+@examples()
 @given(st.binary(max_size=60))
 def test_nothing_but_model_errors_for_bytes(data: bytes) -> None:
     """Whatever bytes a server sends, only a model error is raised."""

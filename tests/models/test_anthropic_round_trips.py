@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.models.anthropic_rules import check, sign
 from turnstate.models.anthropic.decode import MessageDecoder
 from turnstate.models.anthropic.encode import MessageEncoder
@@ -201,6 +202,7 @@ PARTS: st.SearchStrategy[Part] = st.one_of(
 )
 
 
+@examples()
 @given(
     st.lists(st.one_of(st.just("u"), st.lists(PARTS, max_size=4).map(tuple)), max_size=6), st.randoms(), st.booleans()
 )

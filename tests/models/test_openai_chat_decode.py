@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.models.decoding import Delta, decoded, failure
 from turnstate.models.base import Reply
 from turnstate.models.openai_chat.decode import ChatDecoder
@@ -589,6 +590,7 @@ JSON = st.recursive(
 )
 
 
+@examples()
 @given(st.lists(JSON, max_size=4))
 def test_nothing_but_model_errors(values: list[Any]) -> None:
     """Whatever JSON a server sends, in a stream, in a choice, in a delta or whole, only a model error is raised."""
@@ -606,6 +608,7 @@ def test_nothing_but_model_errors(values: list[Any]) -> None:
             pass
 
 
+@examples()
 @given(st.binary(max_size=60))
 def test_nothing_but_model_errors_for_bytes(data: bytes) -> None:
     """Whatever bytes a server sends, only a model error is raised."""

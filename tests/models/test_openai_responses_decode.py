@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.models.decoding import Delta, decoded, failure
 from turnstate.models.base import Reply
 from turnstate.models.openai_responses import PROTOCOL
@@ -553,6 +554,7 @@ EVENTS = st.builds(
 )
 
 
+@examples()
 @given(st.lists(EVENTS, max_size=8), st.lists(st.integers(0, 2000), max_size=5))
 def test_whatever_comes_only_model_errors_are_raised(events: list[bytes], places: list[int]) -> None:
     """Whatever events come, wherever they are cut, the outcome is one reply and one list of deltas, or one typed error."""
@@ -570,6 +572,7 @@ def test_whatever_comes_only_model_errors_are_raised(events: list[bytes], places
     assert outcomes[0] == outcomes[1]
 
 
+@examples()
 @given(st.binary(max_size=200), st.booleans())
 def test_whatever_bytes_come_only_model_errors_are_raised(data: bytes, framed: bool) -> None:
     """Bytes that make no sense are a typed error, with and without an event around them."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.models.requests import COUNTER, TOOL, blank_history, call, message, request, result, strict_json
 from tests.models.test_openai_responses_decode import ITEMS
 from turnstate.models.base import ModelRequest, Reply, ToolDefinition
@@ -432,6 +433,7 @@ def check_strictly(sent: list[dict[str, Any]]) -> None:
     assert all(item["content"] for item in sent if "role" in item)
 
 
+@examples()
 @given(st.lists(ITEMS, max_size=4), st.sampled_from(["http://a", "http://b"]), st.booleans())
 def test_whatever_reply_came_can_be_sent_back(output: list[dict[str, Any]], origin: str, stored: bool) -> None:
     """Whatever a server sent as a reply, the next request is strict JSON with one output for each call, in order."""

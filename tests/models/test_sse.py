@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from turnstate.models.wire.sse import Event, SSEDecoder
 from turnstate_states.errors import ModelError
 
@@ -48,6 +49,7 @@ def test_cuts_do_not_matter(end: bytes) -> None:
     assert decode(*(bytes([byte]) for byte in stream)) == EVENTS
 
 
+@examples()
 @given(
     st.lists(st.sampled_from([b"\n", b"\r\n", b"\r", b"data: x", b"data:y", b"event: e", b": c"]), max_size=14),
     st.data(),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from turnstate_states.content import (
     File,
     Image,
@@ -53,6 +54,7 @@ def test_the_place_of_a_lone_surrogate_is_named() -> None:
         Text("ab\ud800")
 
 
+@examples()
 @given(ANY_TEXT)
 def test_cleaned_text_is_accepted(text: str) -> None:
     """Text from tools and models can be stored once it is cleaned; text without fault is left alone."""
