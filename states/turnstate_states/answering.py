@@ -12,7 +12,7 @@ from .arguments import read_arguments
 from .asking import meaning
 from .calls import again, allow_covered, ask, bind, covering_grant, settle
 from .codec import plain, same_json
-from .content import ToolResult, clean_text
+from .content import ResultStatus, ToolResult, clean_text
 from .errors import InvalidInput, Refused
 from .events import CallAnswered, GrantAdded, GrantRevoked, PreliminaryResult, TurnStopping
 from .reports import PolicyDecided
@@ -279,7 +279,8 @@ def provide(work: Work, said: Provide) -> None:
         return
     _note(work, call, decision, None)
     result = result_of(said)
-    settle(work, work.turn.calls[outer], result.status, result.text, value=result.value, artifact=result.artifact)
+    more = {"value": result.value, "artifact": result.artifact, "json": result.json}
+    settle(work, work.turn.calls[outer], result.status, result.text, **more)
 
 
 def _fields(said: Provide) -> dict[str, Any]:
@@ -289,10 +290,12 @@ def _fields(said: Provide) -> dict[str, Any]:
 def result_of(said: Provide) -> ToolResult:
     """What a result from outside is in the history."""
     text, result = said.text, plain(said.result)
+    is_json = text is None and not isinstance(result, str)
     if text is None:
-        text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+        text = json.dumps(result, ensure_ascii=False) if is_json else result
     value = result if said.text is not None else None
-    return ToolResult(said.call, clean_text(text), "error" if said.error else "ok", (), value, plain(said.artifact))
+    status: ResultStatus = "error" if said.error else "ok"
+    return ToolResult(said.call, clean_text(text), status, (), value, plain(said.artifact), is_json)
 
 
 def _provided(work: Work, call: Call, said: Provide) -> bool:

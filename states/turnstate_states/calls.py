@@ -187,6 +187,7 @@ def settle(work: Work, call: Call, status: ResultStatus, text: str, reason: str 
     """Give a call its one result; ``more`` are other fields of it."""
     if call.edited is not None and status in ("ok", "error", "unknown"):
         text = texts.edited(call.edited) + text
+        more["json"] = False
     known = _authorization(call, reason or call.reason)
     message = work.add_message("tool", (ToolResult(call.id, text, status, authorization=known, **more),))
     settled = attrs.evolve(call, status=status, reason=reason or call.reason, result=message.id, nested=())

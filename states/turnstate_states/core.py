@@ -302,7 +302,7 @@ class SessionCore:
             return bool(report.usage)
         if isinstance(report, CallDone):
             self._count(report.usage)
-            more = {"images": report.images, "value": report.value, "artifact": report.artifact}
+            more = {"images": report.images, "value": report.value, "artifact": report.artifact, "json": report.json}
             settle(work, call, report.status, report.text, report.reason, **more)
         elif isinstance(report, CallSuspended):
             self._count(report.usage)

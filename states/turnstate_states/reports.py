@@ -176,7 +176,7 @@ class PolicyDecided(Value):
 class CallDone(Value):
     """A call's task ended; ``text`` is what the model reads, ``usage`` what models of the tool's own used.
 
-    ``images``, ``value`` and ``artifact`` are those of its :class:`~turnstate.states.ToolResult`.
+    ``images``, ``value``, ``artifact`` and ``json`` are those of its :class:`~turnstate.states.ToolResult`.
     """
 
     key: Activity
@@ -188,6 +188,7 @@ class CallDone(Value):
     images: tuple[Image, ...] = ()
     value: Any = None
     artifact: Any = None
+    json: bool = False
 
 
 @attrs.frozen(eq=False, repr=False)

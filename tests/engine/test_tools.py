@@ -669,3 +669,19 @@ async def test_what_a_stopped_tool_used_counts() -> None:
     assert info.usage.input is not None
     assert result.usage.input is not None
     assert (result.usage.input >= 7, info.usage) == (True, result.usage)
+
+
+@pytest.mark.trio
+async def test_a_result_says_whether_it_is_json() -> None:
+    """What a tool gave as a value is marked as JSON; text that looks like it, and what was cut, is not."""
+    values: dict[str, Any] = {"value": {"a": 1}, "number": 1, "text": '{"a": 1}', "long": ["x"] * 40}
+
+    @tool(output_limit=100)
+    async def give(what: str) -> Any:
+        return values[what]
+
+    calls = [call("give", what=name) for name in values]
+    async with engine_of(calls, "done", tools=[give]) as engine:
+        result = await engine.session("s").run("go")
+    marked = [part.json for message in result.messages for part in message.results]
+    assert marked == [True, True, False, False]

@@ -55,10 +55,19 @@ def as_output(value: object, limit: int) -> tuple[str, dict[str, Any]]:
         TypeError: something in it is not JSON; the text names the type.
     """
     if not isinstance(value, Output):
-        return result_text(value, limit), {}
-    text = result_text(value.value if value.text is None else value.text, limit)
+        return _with_kind(value, limit)
+    text, more = _with_kind(value.value if value.text is None else value.text, limit)
     kept = None if value.text is None else _plain(value.value)
-    return text, {"images": value.images, "value": kept, "artifact": _plain(value.artifact)}
+    return text, {"images": value.images, "value": kept, "artifact": _plain(value.artifact), **more}
+
+
+def _with_kind(value: object, limit: int) -> tuple[str, dict[str, Any]]:
+    """The text for the model, and that it is JSON where it is: not text of the tool's own, and not cut."""
+    if isinstance(value, str):
+        return result_text(value, limit), {}
+    whole = _json_text(value)
+    text = shorten(clean_text(whole), limit)
+    return text, {"json": True} if text == whole else {}
 
 
 def _plain(value: Any) -> Any:
