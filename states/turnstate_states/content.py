@@ -48,8 +48,19 @@ def _no_mapping() -> Mapping[str, Any]:
     return {}
 
 
-TEXT = checks.validator(checks.text)
-PROVIDER = checks.validator(checks.instance, kind=Mapping, expected="a mapping")
+NO_CITATIONS: tuple[()] = ()
+_check_text = checks.validator(checks.text)
+_check_provider = checks.validator(checks.instance, kind=Mapping, expected="a mapping")
+
+
+def _text(owner: object, field: attrs.Attribute[str], value: object) -> None:
+    if type(value) is not str or not value.isascii():  # parts are made for each message that is read: be quick
+        _check_text(owner, field, value)
+
+
+def _provider(owner: object, field: attrs.Attribute[Any], value: object) -> None:
+    if type(value) is not dict:
+        _check_provider(owner, field, value)
 
 
 def clean_text(text: str) -> str:
@@ -71,12 +82,17 @@ def clean_text(text: str) -> str:
 class Citation(Value):
     """Where a piece of text comes from: a URL or a document's name, its title, and the words that are quoted."""
 
-    source: str = attrs.field(validator=TEXT)
-    title: str = attrs.field(default="", validator=TEXT)
-    quote: str = attrs.field(default="", validator=TEXT)
+    source: str = attrs.field(validator=_text)
+    title: str = attrs.field(default="", validator=_text)
+    quote: str = attrs.field(default="", validator=_text)
 
 
-CITATIONS = checks.validator(checks.array, kind=Citation, expected="Citation objects")
+_check_citations = checks.validator(checks.array, kind=Citation, expected="Citation objects")
+
+
+def _citations(owner: object, field: attrs.Attribute[Any], value: object) -> None:
+    if value is not NO_CITATIONS:
+        _check_citations(owner, field, value)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -84,9 +100,9 @@ class Text(Value):
     """Plain text. ``provider`` holds what the provider that made it needs back, verbatim, by protocol."""
 
     tag: ClassVar[str] = "text"
-    text: str = attrs.field(validator=TEXT)
-    citations: tuple[Citation, ...] = attrs.field(default=(), kw_only=True, repr=False, validator=CITATIONS)
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
+    text: str = attrs.field(validator=_text)
+    citations: tuple[Citation, ...] = attrs.field(default=NO_CITATIONS, kw_only=True, repr=False, validator=_citations)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=_provider)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -94,8 +110,8 @@ class Refusal(Value):
     """The model's own words for why it will not answer."""
 
     tag: ClassVar[str] = "refusal"
-    text: str = attrs.field(validator=TEXT)
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
+    text: str = attrs.field(validator=_text)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=_provider)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -103,8 +119,8 @@ class Reasoning(Value):
     """What a model thought before it answered; ``provider`` holds signatures and the like, verbatim."""
 
     tag: ClassVar[str] = "reasoning"
-    text: str = attrs.field(validator=TEXT)
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
+    text: str = attrs.field(validator=_text)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=_provider)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -112,9 +128,9 @@ class Image(Value):
     """A picture, as an ``http(s):`` or ``data:`` URL."""
 
     tag: ClassVar[str] = "image"
-    url: str = attrs.field(validator=TEXT)
-    media_type: str = attrs.field(default="", validator=TEXT)
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
+    url: str = attrs.field(validator=_text)
+    media_type: str = attrs.field(default="", validator=_text)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=_provider)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -122,10 +138,10 @@ class File(Value):
     """A file, as an ``http(s):`` or ``data:`` URL."""
 
     tag: ClassVar[str] = "file"
-    url: str = attrs.field(validator=TEXT)
-    name: str = attrs.field(default="", validator=TEXT)
-    media_type: str = attrs.field(default="", validator=TEXT)
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
+    url: str = attrs.field(validator=_text)
+    name: str = attrs.field(default="", validator=_text)
+    media_type: str = attrs.field(default="", validator=_text)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=_provider)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -133,9 +149,9 @@ class Audio(Value):
     """Recorded speech, as a ``data:`` URL."""
 
     tag: ClassVar[str] = "audio"
-    url: str = attrs.field(validator=TEXT)
-    media_type: str = attrs.field(default="", validator=TEXT)
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
+    url: str = attrs.field(validator=_text)
+    media_type: str = attrs.field(default="", validator=_text)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=_provider)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -149,8 +165,8 @@ class Quote(Value):
     """
 
     tag: ClassVar[str] = "quote"
-    message: str = attrs.field(validator=TEXT)
-    text: str = attrs.field(validator=TEXT)
+    message: str = attrs.field(validator=_text)
+    text: str = attrs.field(validator=_text)
 
     def as_text(self) -> Text:
         """The quote as a model reads it."""
@@ -166,9 +182,9 @@ class Hosted(Value):
     """
 
     tag: ClassVar[str] = "hosted"
-    kind: str = attrs.field(validator=TEXT)
-    text: str = attrs.field(default="", validator=TEXT)
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
+    kind: str = attrs.field(validator=_text)
+    text: str = attrs.field(default="", validator=_text)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=_provider)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -181,10 +197,10 @@ class ToolCall(Value):
 
     tag: ClassVar[str] = "call"
     id: str
-    name: str = attrs.field(validator=TEXT)
-    arguments: str = attrs.field(validator=TEXT)
+    name: str = attrs.field(validator=_text)
+    arguments: str = attrs.field(validator=_text)
     provider_id: str = ""
-    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=PROVIDER)
+    provider: Mapping[str, Any] = attrs.field(factory=_no_mapping, kw_only=True, repr=False, validator=_provider)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -198,7 +214,7 @@ class ToolResult(Value):
 
     tag: ClassVar[str] = "result"
     call: str
-    text: str = attrs.field(validator=TEXT)
+    text: str = attrs.field(validator=_text)
     status: ResultStatus = "ok"
     images: tuple[Image, ...] = ()
     value: Any = None
