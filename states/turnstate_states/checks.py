@@ -6,7 +6,6 @@ None of them trusts a value: one whose ``__repr__``, ``__eq__`` or ``__bool__`` 
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar, cast
@@ -33,10 +32,9 @@ __all__ = [
     "number",
     "optional",
     "optional_text",
-    "path",
-    "paths",
     "shown",
     "text",
+    "unfit",
     "validator",
 ]
 
@@ -66,14 +64,15 @@ def shown(value: object) -> str:
     return found if len(found) <= LONGEST_SHOWN else f"{found[: LONGEST_SHOWN - 3]}..."
 
 
-def _unfit(where: str, expected: str, value: object) -> InvalidInput:
+def unfit(where: str, expected: str, value: object) -> InvalidInput:
+    """The error for a value of another kind than expected."""
     return InvalidInput(f"{where}: expected {expected}, got {shown(value)}")
 
 
 def text(where: str, value: object, *, filled: bool = False, expected: str = "text") -> str:
     """A text that can be encoded, as a plain ``str``; with ``filled`` not a blank one."""
     if not isinstance(value, str):
-        raise _unfit(where, expected, value)
+        raise unfit(where, expected, value)
     if not value.isascii():
         try:
             value.encode()
@@ -98,14 +97,14 @@ def name(where: str, value: object, *, filled: bool = False) -> str:
 def identifier(where: str, value: object) -> str:
     """An id: 1 to 200 printable characters."""
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID or not value.isprintable():
-        raise _unfit(where, f"1 to {LONGEST_ID} printable characters", value)
+        raise unfit(where, f"1 to {LONGEST_ID} printable characters", value)
     return value if type(value) is str else str.__str__(value)
 
 
 def flag(where: str, value: object) -> bool:
     """True or False, and nothing that only counts as one of them."""
     if not isinstance(value, bool):
-        raise _unfit(where, "True or False", value)
+        raise unfit(where, "True or False", value)
     return value
 
 
@@ -115,11 +114,11 @@ def number(
     """A number of at least ``least``, or above ``above``; never NaN. Infinity is a number here."""
     limit = f" above {above:g}" if above is not None else "" if least == -math.inf else f", at least {least:g}"
     if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise _unfit(where, f"{expected}{limit}", value)
+        raise unfit(where, f"{expected}{limit}", value)
     if abs(value) > sys.float_info.max and value not in (math.inf, -math.inf):
-        raise _unfit(where, f"{expected} that a float can hold", value)
+        raise unfit(where, f"{expected} that a float can hold", value)
     if not (value >= least if above is None else value > above):
-        raise _unfit(where, f"{expected}{limit}", value)
+        raise unfit(where, f"{expected}{limit}", value)
     return value
 
 
@@ -128,35 +127,35 @@ def finite(
 ) -> float:
     """The same without infinity: for what is stored or sent as JSON, or slept through."""
     if number(where, value, least=least, above=above, expected=expected) in (math.inf, -math.inf):
-        raise _unfit(where, f"{expected}, finite", value)
+        raise unfit(where, f"{expected}, finite", value)
     return cast(float, value)
 
 
 def integer(where: str, value: object, *, least: int, most: int | None = None, expected: str = "a number") -> int:
     """A whole number from ``least`` to ``most``."""
     if type(value) is not int or value < least or (most is not None and value > most):
-        raise _unfit(where, f"{expected}, at least {least}" + ("" if most is None else f" and at most {most}"), value)
+        raise unfit(where, f"{expected}, at least {least}" + ("" if most is None else f" and at most {most}"), value)
     return value
 
 
 def choice(where: str, value: object, choices: Collection[str]) -> Any:
     """One of some words."""
     if not isinstance(value, str) or value not in choices:
-        raise _unfit(where, " or ".join(map(repr, choices)), value)
+        raise unfit(where, " or ".join(map(repr, choices)), value)
     return value
 
 
 def instance(where: str, value: object, kind: type[T] | tuple[type[T], ...], expected: str) -> T:
     """An object of a class."""
     if not isinstance(value, kind):
-        raise _unfit(where, expected, value)
+        raise unfit(where, expected, value)
     return value
 
 
 def callback(where: str, value: object, expected: str = "a function") -> Any:
     """Something that can be called."""
     if not callable(value):
-        raise _unfit(where, expected, value)
+        raise unfit(where, expected, value)
     return value
 
 
@@ -170,30 +169,10 @@ def optional_text(where: str, value: object) -> str | None:
     return optional(text, where, value, expected="None or text")
 
 
-def path(where: str, value: object) -> str:
-    """A path of a file that an operating system takes, as text."""
-    found: object = os.fspath(cast(Any, value)) if isinstance(value, (str, os.PathLike)) else None  # pyright: ignore[reportUnknownVariableType]
-    try:
-        # An empty path would be the directory where the program is, which nobody means.
-        if isinstance(found, str) and found and "\0" not in found and os.fsencode(found) is not None:  # pyright: ignore[reportUnnecessaryComparison]
-            return found
-    except UnicodeEncodeError:
-        pass
-    raise _unfit(where, "a path", value)  # pyright: ignore[reportUnknownArgumentType]
-
-
-def paths(where: str, value: object) -> tuple[str, ...]:
-    """A list of paths."""
-    if isinstance(value, (str, os.PathLike)):
-        raise InvalidInput(f"{where}: expected a list of paths, got one path; put it in a list")
-    given = items(where, value, "a list of paths")
-    return tuple(path(f"{where}[{place}]", item) for place, item in enumerate(given))
-
-
 def items(where: str, value: object, expected: str) -> list[Any]:
     """What can be iterated over, once; a text, bytes and a mapping are not meant."""
     if isinstance(value, (str, bytes, bytearray, Mapping)) or not isinstance(value, Iterable):
-        raise _unfit(where, expected, value)  # pyright: ignore[reportUnknownArgumentType]
+        raise unfit(where, expected, value)  # pyright: ignore[reportUnknownArgumentType]
     try:
         return list(value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
     except Exception as error:
@@ -203,7 +182,7 @@ def items(where: str, value: object, expected: str) -> list[Any]:
 def mapping(where: str, value: object, *, expected: str = "a mapping") -> dict[str, Any]:
     """A mapping with texts as keys, as a dict of its own; the values are not looked at."""
     if not isinstance(value, Mapping):
-        raise _unfit(where, expected, value)
+        raise unfit(where, expected, value)
     found: dict[str, Any] = {}
     for key, held in cast("Mapping[object, Any]", value).items():
         if not isinstance(key, str):
@@ -215,7 +194,7 @@ def mapping(where: str, value: object, *, expected: str = "a mapping") -> dict[s
 def array(where: str, value: object, kind: type[T] | tuple[type[T], ...], expected: str) -> tuple[T, ...]:
     """A list or tuple of objects of a class, as a tuple."""
     if not isinstance(value, (list, tuple)):
-        raise _unfit(where, f"a list of {expected}", value)
+        raise unfit(where, f"a list of {expected}", value)
     items = cast("list[object] | tuple[object, ...]", value)
     return tuple(instance(f"{where}[{place}]", item, kind, expected) for place, item in enumerate(items))
 
@@ -240,7 +219,7 @@ def json_value(where: str, value: object, depth: int = DATA_DEPTH) -> Any:
 def json_object(where: str, value: object, depth: int = DATA_DEPTH) -> dict[str, Any]:
     """A mapping of plain JSON; see :func:`json_value`."""
     if not isinstance(value, Mapping):
-        raise _unfit(where, "a mapping", value)
+        raise unfit(where, "a mapping", value)
     found: dict[str, Any] = json_value(where, value, depth)  # pyright: ignore[reportUnknownArgumentType]
     return found
 

@@ -17,6 +17,7 @@ from turnstate_states.turn import Call, Permissions
 from turnstate_states.values import Value
 
 from ..models.base import ToolDefinition
+from ..paths import paths as check_paths
 from ..tools import ToolContext
 
 __all__ = ["Allow", "AllowAll", "AsDeclared", "Ask", "AskAll", "Deny", "Policy", "PolicyContext", "Verdict"]
@@ -25,7 +26,7 @@ D = TypeVar("D", default=Any)
 
 
 def _paths(paths: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
-    return checks.paths("write", paths)
+    return check_paths("write", paths)
 
 
 COVERS: Any = checks.validator(checks.choice, choices=("arguments", "tool"))

@@ -15,6 +15,7 @@ import trio
 from turnstate_states import checks
 from turnstate_states.errors import InvalidInput
 
+from ..paths import path as check_path
 from . import sqlite_rows
 from .base import (
     ALL_SESSIONS,
@@ -63,7 +64,7 @@ class SQLiteStore(Store):
 
     def __init__(self, path: str | os.PathLike[str], *, durability: Durability = "full") -> None:
         super().__init__()
-        given = checks.path("path", path)
+        given = check_path("path", path)
         if given in ("", ":memory:"):
             raise InvalidInput(f"path: {given!r} is not a file: give a path, or use MemoryStore()")
         checks.choice("durability", durability, ("full", "normal"))

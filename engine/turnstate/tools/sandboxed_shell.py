@@ -16,6 +16,8 @@ from turnstate_states import checks
 from turnstate_states.errors import InvalidInput, ToolError
 from turnstate_states.turn import Permissions
 
+from ..paths import path as check_path
+from ..paths import paths as check_paths
 from .base import Approval, Tool
 from .bubblewrap import bubblewrap, granted
 from .context import ToolContext
@@ -122,7 +124,7 @@ def shell(
 
 
 def _directory(cwd: str | Path | None) -> str:
-    path = os.path.realpath("." if cwd is None else checks.path("cwd", cwd) or ".")
+    path = os.path.realpath("." if cwd is None else check_path("cwd", cwd) or ".")
     if not os.path.isdir(path):
         raise InvalidInput(f"shell: cwd: {checks.shown(path)} is not a directory")
     return path
@@ -141,7 +143,7 @@ def _program(sandbox: str) -> str | None:
 
 def granted_always(write: Iterable[str | Path], cwd: str) -> list[str]:
     """The paths of the option ``write``; symbolic links are followed now, once, since the host named them."""
-    found = [os.path.realpath(os.path.join(cwd, path)) for path in checks.paths("shell: write", write)]
+    found = [os.path.realpath(os.path.join(cwd, path)) for path in check_paths("shell: write", write)]
     for path in found:
         if not os.path.exists(path):
             raise InvalidInput(f"shell: write: {path} does not exist")

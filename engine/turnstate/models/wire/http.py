@@ -20,6 +20,7 @@ from turnstate_states import checks
 from turnstate_states.errors import InvalidInput, ModelError
 
 from ...failures import cancelled_here
+from ...paths import path as check_path
 from .endpoint import check_url, shown_url
 from .http_errors import transport_error
 from .inflating import MAX_REPLY, Plain
@@ -95,7 +96,7 @@ class HTTPOptions:
         checks.flag("http2", self.http2)
         checks.flag("environment", self.environment)
         if self.ca is not None and not isinstance(self.ca, ssl.SSLContext):
-            checks.path("ca", self.ca)
+            check_path("ca", self.ca)
         if self.http2 and find_spec("h2") is None:
             raise InvalidInput("http2: the package h2 is missing; install turnstate[http2]")
         if self.proxy is not None:
