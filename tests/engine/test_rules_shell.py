@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import string
 import subprocess
 from pathlib import Path
 
@@ -246,6 +247,25 @@ def test_what_is_not_read(text: str) -> None:
         assert (check.fits(text), check.touches(text)) == (None, None)
     assert check.fits(text) is not True
     assert check.touches(text) is not False
+
+
+def test_every_character() -> None:
+    """A character that is not named as allowed makes a text unreadable, alone and in quotes."""
+    plain = set(string.ascii_letters + string.digits + "-_./:=,+@%")
+    quoted = plain | set(" #&()*;<>?[]^{|}~")
+    for code in (*range(0x3100), 0xFEFF, 0xFF04, 0xFF1B, 0xD800, 0x1F600, 0x10FFFF):
+        character = chr(code)
+        if character not in " ;|'\"":
+            assert (commands(f"echo a{character}b") is not None) == (character in plain)
+        for quote, other in ("'\"", "\"'"):
+            if character != quote:
+                assert (commands(f"echo {quote}a{character}b{quote}") is not None) == (character in quoted | {other})
+    assert [
+        commands(f"echo a{operator}echo b") is not None for operator in (";", "&&", "|", "&", "||", "|&", "&;")
+    ] == [
+        *[True] * 3,
+        *[False] * 4,
+    ]
 
 
 @pytest.mark.parametrize("value", [None, True, 5, ["echo", "a"], {"echo": "a"}])
