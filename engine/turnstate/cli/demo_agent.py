@@ -47,7 +47,7 @@ async def find_charge(ctx: ToolContext[Shop]) -> str | None:
 @tool(approval=True, on_crash=find_charge)
 async def charge_card(order: str, euros: float, ctx: ToolContext[Shop]) -> str:
     """Charge the card of an order's customer."""
-    line = f"{euros:.2f} EUR for {order} [{ctx.idempotency_key}]"
+    line = f"{euros:.2f} EUR for {order} [{ctx.session_id}, key {ctx.idempotency_key}]"
     async with await trio.open_file(ctx.deps.ledger, "a") as ledger:
         await ledger.write(f"{line}\n")
     await ctx.deps.confirmation("charge_card")
@@ -58,7 +58,7 @@ async def charge_card(order: str, euros: float, ctx: ToolContext[Shop]) -> str:
 async def send_receipt(order: str, to: str, ctx: ToolContext[Shop]) -> str:
     """Mail the receipt of an order."""
     async with await trio.open_file(ctx.deps.outbox, "a") as outbox:
-        await outbox.write(f"receipt for {order} to {to} [{ctx.idempotency_key}]\n")
+        await outbox.write(f"receipt for {order} to {to} [{ctx.session_id}, key {ctx.idempotency_key}]\n")
     await ctx.deps.confirmation("send_receipt")
     return f"sent to {to}"
 

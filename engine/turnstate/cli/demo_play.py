@@ -179,7 +179,9 @@ class Play:
         path = self.db.with_suffix(end)
         text = path.read_text() if path.exists() else ""
         return [
-            line.rstrip() for line in text.splitlines(keepends=True) if f"[{self.session}/" in line and "\n" in line
+            line.rstrip()
+            for line in text.splitlines(keepends=True)
+            if f"[{self.session}, key " in line and "\n" in line
         ]
 
     def _sum_up(self) -> None:
