@@ -7,6 +7,7 @@ counted, and the last lines of a run print the counts.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -83,7 +84,12 @@ def examples(full: int = 100, **more: Any) -> Callable[[T], T]:
             counted("examples")
             return inner(*args, **kwargs)
 
-        test.hypothesis.inner_test = one
+        @functools.wraps(inner)
+        async def one_on_trio(*args: Any, **kwargs: Any) -> Any:
+            counted("examples")
+            return await inner(*args, **kwargs)
+
+        test.hypothesis.inner_test = one_on_trio if inspect.iscoroutinefunction(inner) else one
         return settings(max_examples=_examples(full), deadline=None, **more)(test)
 
     return decorate

@@ -75,7 +75,7 @@ class ShellCommand(Condition):
 
     def __init__(self, *patterns: str) -> None:
         if not patterns:
-            raise InvalidInput("ShellCommand: expected at least one pattern")
+            raise InvalidInput("ShellCommand: patterns: expected at least one pattern")
         self.patterns = patterns
         self._patterns = tuple(_checked(pattern) for pattern in patterns)
 
@@ -125,15 +125,17 @@ def _hides(command: list[Word]) -> bool:
 
 def _checked(pattern: object) -> _Pattern:
     if not isinstance(pattern, str):
-        raise InvalidInput(f"ShellCommand: expected patterns (text), got {type(pattern).__name__}")
+        raise InvalidInput(f"ShellCommand: patterns: expected patterns (text), got {type(pattern).__name__}")
     found = commands(pattern, pattern=True)
     if found is None:
         raise InvalidInput(
-            f"ShellCommand: {pattern!r} fits nothing: expected a program's name, then words of letters, digits and "
+            f"ShellCommand: patterns: {pattern!r} fits nothing: expected a program's name, then words of letters, digits and "
             "-_./:=,+@%, * for any text, or text in quotes without $ ` \\ !"
         )
     if len(found) > 1 or pattern.rstrip().endswith(";"):
-        raise InvalidInput(f"ShellCommand: {pattern!r} is more than one command; give each as a pattern of its own")
+        raise InvalidInput(
+            f"ShellCommand: patterns: {pattern!r} is more than one command; give each as a pattern of its own"
+        )
     (words,) = found
     _check_program(pattern, words)
     rest = words[-1].text == "*" and words[-1].stars == (0,)
@@ -147,11 +149,11 @@ def _check_program(pattern: str, words: list[Word]) -> None:
         return
     if name in RUNNERS:
         raise InvalidInput(
-            f"ShellCommand: {pattern!r}: {words[0].text} can run any program or change later commands, so this would allow "
+            f"ShellCommand: patterns: {pattern!r}: {words[0].text} can run any program or change later commands, so this would allow "
             "everything; name the whole command, without *"
         )
     if name == "git" and words[1].text not in GIT:
         raise InvalidInput(
-            f"ShellCommand: {pattern!r}: name one of git's own commands, as in 'git diff *'; options before it, aliases and "
+            f"ShellCommand: patterns: {pattern!r}: name one of git's own commands, as in 'git diff *'; options before it, aliases and "
             "commands that run programs can be given without * only"
         )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, ClassVar
 
+from turnstate_states import checks
 from turnstate_states.errors import InvalidInput
 
 __all__ = ["Between", "Condition", "Glob", "Not", "OneOf"]
@@ -130,10 +131,12 @@ class OneOf(Condition):
 
     def __init__(self, *values: str | int | float | bool | None) -> None:
         if not values:
-            raise InvalidInput("OneOf: expected at least one value")
+            raise InvalidInput("OneOf: values: expected at least one value")
         for value in values:
             if _kind(value) == "other":
-                raise InvalidInput(f"OneOf: expected text, numbers, booleans or None, got {type(value).__name__}")
+                raise InvalidInput(
+                    f"OneOf: values: expected text, numbers, booleans or None, got {type(value).__name__}"
+                )
         self.values = values
 
     def fits(self, value: Any) -> bool | None:
@@ -175,11 +178,13 @@ class Between(Condition):
     def __init__(self, low: float | Decimal | None, high: float | Decimal | None) -> None:
         for name, bound in (("low", low), ("high", high)):
             if bound is not None and (isinstance(bound, (str, bool)) or _number(bound) is None):
-                raise InvalidInput(f"Between: {name}: expected a finite number or None, got {bound!r}")
+                raise InvalidInput(f"Between: {name}: expected a finite number or None, got {checks.shown(bound)}")
         if low is None and high is None:
             raise InvalidInput("Between: expected a number for low, high or both; with neither, every number fits")
         if low is not None and high is not None and low > high:
-            raise InvalidInput(f"Between: no number is from {low} to {high}; the lower bound comes first")
+            raise InvalidInput(
+                f"Between: low, high: no number is from {checks.shown(low)} to {checks.shown(high)}; the lower bound comes first"
+            )
         self.low, self.high = low, high
 
     def fits(self, value: Any) -> bool | None:

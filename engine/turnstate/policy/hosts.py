@@ -46,7 +46,7 @@ class Host(Condition):
 
     def __init__(self, *hosts: str) -> None:
         if not hosts:
-            raise InvalidInput("Host: expected at least one host")
+            raise InvalidInput("Host: hosts: expected at least one host")
         self.hosts = tuple(_checked(host) for host in hosts)
 
     def fits(self, value: Any) -> bool | None:
@@ -110,7 +110,7 @@ def _ipv6(text: str) -> str | None:
 
 def _checked(host: object) -> str:
     if not isinstance(host, str):
-        raise InvalidInput(f"Host: expected text, got {type(host).__name__}")
+        raise InvalidInput(f"Host: hosts: expected text, got {type(host).__name__}")
     star = "*." if host.startswith("*.") else ""
     name = host.removeprefix("*.").lower()
     if ":" in name and not name.startswith("["):
@@ -119,7 +119,7 @@ def _checked(host: object) -> str:
     plain = None if found is None or found["host"] != name else _canonical(name)
     if plain is None or (star and (plain.startswith("[") or plain.rpartition(".")[2].isdecimal())):
         raise InvalidInput(
-            f"Host: {host!r} is not a host: write one like 'example.com', '*.example.com', '192.0.2.1' or '2001:db8::1', "
+            f"Host: hosts: {host!r} is not a host: write one like 'example.com', '*.example.com', '192.0.2.1' or '2001:db8::1', "
             "without a port, and names that are not ASCII in their xn-- form"
         )
     return star + plain

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+from turnstate_states import checks
 from turnstate_states.errors import InvalidInput
 
 from .conditions import Condition
@@ -47,8 +48,8 @@ class Under(Condition):
 
     def __init__(self, *directories: str | Path, base: str | Path | None = None) -> None:
         if not directories:
-            raise InvalidInput("Under: expected at least one directory")
-        self.directories = tuple(_absolute(directory, "directory") for directory in directories)
+            raise InvalidInput("Under: directories: expected at least one directory")
+        self.directories = tuple(_absolute(directory, "directories") for directory in directories)
         self.base = None if base is None else _absolute(base, "base")
 
     def fits(self, value: Any) -> bool | None:
@@ -92,7 +93,7 @@ def _absolute(path: object, name: str) -> str:
         raise InvalidInput(f"Under: {name}: expected a path, got {type(path).__name__}")
     text = str(path)
     if not text.startswith("/") or not text.isprintable():
-        raise InvalidInput(f"Under: {name}: expected an absolute path, got {text!r}")
+        raise InvalidInput(f"Under: {name}: expected an absolute path, got {checks.shown(text)}")
     return os.path.normpath("/" + text.lstrip("/"))
 
 

@@ -33,7 +33,7 @@ class RuleOrderWarning(UserWarning):
 
 def _tool(_: object, field: attrs.Attribute[Any], value: object) -> None:
     if not isinstance(value, str) or not value:
-        raise InvalidInput(f"{field.name}: expected a pattern of names (text), got {value!r}")
+        raise InvalidInput(f"{field.name}: expected a pattern of names (text), got {checks.shown(value)}")
 
 
 def _arguments(arguments: Mapping[str, str | Condition]) -> Mapping[str, str | Condition]:
@@ -193,7 +193,7 @@ class Rules(Policy[Any]):
             if not isinstance(rule, Rule):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidInput(f"rules: expected Rule objects, got {type(rule).__name__}")
         if order not in (None, "first", "strictest"):
-            raise InvalidInput(f"order: expected 'first' or 'strictest', got {order!r}")
+            raise InvalidInput(f"order: expected 'first' or 'strictest', got {checks.shown(order)}")
         if otherwise is not None and not isinstance(otherwise, (Allow, Ask, Deny)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"otherwise: expected Allow(), Ask() or Deny(), got {checks.shown(otherwise)}")
         self.rules = rules

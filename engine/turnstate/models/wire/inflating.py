@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 
+from turnstate_states import checks
 from turnstate_states.errors import InvalidInput, ModelError
 
 from .redaction import foreign
@@ -29,7 +30,7 @@ def check_size(value: object) -> int:
         InvalidInput: it is no number of bytes.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidInput(f"max_reply_bytes: expected a number of bytes, at least 1, got {value!r}")
+        raise InvalidInput(f"max_reply_bytes: expected a number of bytes, at least 1, got {checks.shown(value)}")
     return value
 
 
