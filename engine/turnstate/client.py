@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Unpack
 
+import trio
+
 from turnstate_states import checks
 from turnstate_states.errors import InvalidInput
 
@@ -58,11 +60,12 @@ class Client:
     async def import_session(self, id: str, data: bytes) -> SessionHandle:
         """Begin a session with an exported thread; see :meth:`~turnstate.Engine.import_session`."""
         thread = checks.instance("data", data, bytes, "what export() gave, bytes")
-        from turnstate_states.thread import read_thread
-
         from .beginning import begin
+        from .sizes import read_import
 
-        await begin(self._store, check_id(id), read_thread(thread))
+        name = check_id(id)
+        # In a thread, since other sessions need not wait for a long one.
+        await begin(self._store, name, await trio.to_thread.run_sync(read_import, thread))
         return self.session(id)
 
     async def delete(self, session: str) -> bool:

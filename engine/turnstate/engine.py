@@ -330,11 +330,12 @@ class Engine(Generic[D]):
             Refused: the session exists already.
         """
         thread = checks.instance("data", data, bytes, "what export() gave, bytes")
-        from turnstate_states.thread import read_thread
-
         from .beginning import begin
+        from .sizes import read_import
 
-        await begin(self.store, check_id(id), read_thread(thread))
+        name = check_id(id)
+        # In a thread, since other sessions need not wait for a long one.
+        await begin(self.store, name, await trio.to_thread.run_sync(read_import, thread))
         return self.session(id)
 
     async def serve(self, *, sessions: int = 100, interval: float = 0.5) -> None:

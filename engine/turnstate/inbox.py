@@ -10,15 +10,18 @@ import trio
 from turnstate_states import codec
 from turnstate_states.errors import InvalidInput, RefusalCode, Refused
 from turnstate_states.rules import Rules
-from turnstate_states.submissions import Command, Interrupt, Receipt, Submission
+from turnstate_states.submissions import Command, Interrupt, Receipt, Send, Submission
 
 from .reading import load
-from .stores.base import InboxItem, Store
+from .stores.base import ROOM, InboxItem, Room, Store
 
 __all__ = ["post_and_wait"]
 
 PATIENCE = 10.0
 """Seconds to wait for the driver's answer; then the submission is durable all the same, and waits."""
+RESERVED = 64
+"""Submissions that are no messages and fit into an inbox that is full of messages."""
+
 CODES: tuple[RefusalCode, ...] = ("stale", "conflict", "gone", "busy", "full")
 
 
@@ -30,17 +33,17 @@ async def post_and_wait(store: Store, session: str, submission: Submission) -> R
         durable and will be applied by whoever drives the session next.
 
     Raises:
-        Refused: the session cannot accept it.
+        Refused: the session cannot accept it; ``full`` also where too much waits in the inbox.
         InvalidInput: it makes no sense.
     """
     stored = await store.receipt(session, submission.id)
     known = None if stored is None else codec.decode_receipt(stored)
-    submission, receipt = await _would_accept(store, session, submission, known)
+    submission, receipt, room = await _would_accept(store, session, submission, known)
     if receipt.duplicate:
         return receipt
     if submission.given is None:
         submission = attrs.evolve(submission, given=time.time())
-    await store.post(InboxItem(session, submission.id, codec.encode_submission(submission)))
+    await store.post(InboxItem(session, submission.id, codec.encode_submission(submission)), room)
     with trio.move_on_after(PATIENCE):
         while True:
             driven = await _driven(store, session)
@@ -55,6 +58,8 @@ async def post_and_wait(store: Store, session: str, submission: Submission) -> R
 
 async def _answer(store: Store, session: str, id: str) -> Receipt | None:
     """What the driver said, once it took the submission out of the inbox; both are one commit."""
+    if await store.receipt(session, id) is None:
+        return None  # there is no need to read what waits
     if any(item.id == id for item in await store.inbox([session])):
         return None
     stored = await store.receipt(session, id)
@@ -63,8 +68,11 @@ async def _answer(store: Store, session: str, id: str) -> Receipt | None:
 
 async def _would_accept(
     store: Store, session: str, submission: Submission, known: Receipt | None
-) -> tuple[Submission, Receipt]:
+) -> tuple[Submission, Receipt, Room]:
     """Try it on a copy of the stored state, so that what is surely wrong is refused at once.
+
+    Besides the receipt it gives the room that the inbox has for such a submission: messages wait there as they do in the
+    session, where those of the inbox go, and what ends or answers something must get through when messages fill it.
 
     An interrupt of whatever runs becomes one of the turn that runs now: it may be applied much later.
     """
@@ -75,9 +83,11 @@ async def _would_accept(
     # Which commands there are is known where the agent is.
     rules = Rules(commands={submission.name: True} if isinstance(submission, Command) else {})
     core = SessionCore.new(session, rules, now=now) if loaded is None else SessionCore(*loaded, rules)
+    waiting = len(core.checkpoint.queue) + len(core.checkpoint.steers)
+    items = max(0, rules.limits.queue - waiting) if isinstance(submission, Send) else rules.limits.queue + RESERVED
     if isinstance(submission, Interrupt) and submission.turn is None and core.turn is not None:
         submission = attrs.evolve(submission, turn=core.turn.id)
-    return submission, core.submit(submission, now=now, known=known)
+    return submission, core.submit(submission, now=now, known=known), attrs.evolve(ROOM, items=items)
 
 
 async def _driven(store: Store, session: str) -> bool:

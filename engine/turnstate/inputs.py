@@ -11,12 +11,14 @@ from typing import Any, Literal, TypeVar, cast
 
 import attrs
 
-from turnstate_states import checks
+from turnstate_states import checks, codec
 from turnstate_states.content import as_parts
 from turnstate_states.errors import InvalidInput
 from turnstate_states.submissions import Command, Describe, Submission
 from turnstate_states.transcript import Message
 from turnstate_states.turn import Call, Grant
+
+from .sizes import check_encoded, check_parts
 
 __all__ = ["call_refs", "checked", "grant_id", "message_id", "new_id", "new_life", "object_text", "submission_id"]
 
@@ -88,11 +90,13 @@ def checked(submission: S) -> S:
     """The submission with copies of its values that share nothing with the caller's, each of the type that it is read as.
 
     Raises:
-        InvalidInput: a value cannot be stored, or is of another type; the text names it.
+        InvalidInput: a value cannot be stored, is of another type, or too large; the text names it.
     """
     kind: Any = type(submission)
     fits = {name: check(name, getattr(submission, name)) for name, check in _checks_of(kind).items()}
+    media = check_parts(submission.tag, fits.get("parts", ()))
     made: S = kind(**fits)
+    check_encoded(made, codec.encode_submission(made), media)
     return made
 
 

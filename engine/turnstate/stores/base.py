@@ -129,6 +129,17 @@ class InboxItem(Value):
     body: bytes
 
 
+@attrs.frozen(eq=False, repr=False)
+class Room(Value):
+    """How much may wait in the inbox of one session: submissions, and bytes of them together."""
+
+    items: int = 256
+    size: int = 256 * 1024 * 1024
+
+
+ROOM = Room()
+
+
 class Store(ABC):
     """Base class of stores.
 
@@ -235,8 +246,12 @@ class Store(ABC):
         """Who has the claim, alive or not."""
 
     @abstractmethod
-    async def post(self, item: InboxItem) -> None:
-        """Keep a submission for the session's driver. Posting an id again replaces what was posted, if not yet taken."""
+    async def post(self, item: InboxItem, room: Room = ROOM) -> None:
+        """Keep a submission for the session's driver. Posting an id again replaces what was posted, if not yet taken.
+
+        Raises:
+            Refused: ``full``: with it more would wait for this session than there is room for; nothing was kept.
+        """
 
     @abstractmethod
     async def inbox(self, sessions: Sequence[str] | None = None) -> Sequence[InboxItem]:

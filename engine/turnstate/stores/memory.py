@@ -15,17 +15,19 @@ from turnstate_states.errors import StoreError
 
 from .base import (
     ALL_SESSIONS,
+    ROOM,
     Cursor,
     InboxItem,
     Listing,
     Owner,
+    Room,
     SessionQuery,
     Store,
     StoredCommit,
     StoredRow,
     StoredSession,
 )
-from .refusals import busy, closed, in_use, stale, unknown_owner
+from .refusals import busy, closed, full, in_use, stale, unknown_owner
 
 __all__ = ["MemoryStore"]
 
@@ -59,6 +61,7 @@ class MemoryStore(Store):
         self._kept: dict[str, _Kept] = {}
         self._owners: dict[str, Owner] = {}
         self._inbox: dict[tuple[str, str], InboxItem] = {}
+        self._sizes: dict[str, dict[str, int]] = {}
 
     def __repr__(self) -> str:
         return f"MemoryStore({len(self._kept)} sessions)"
@@ -119,7 +122,7 @@ class MemoryStore(Store):
         kept.listing = commit.listing
         kept.receipts.update(commit.receipts)
         for id in commit.taken:
-            self._inbox.pop((commit.session, id), None)
+            self._take(commit.session, id)
         await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def claim(self, session: str, owner: Owner, now: float) -> None:
@@ -166,10 +169,14 @@ class MemoryStore(Store):
         kept = self._kept.get(session)
         return None if kept is None or kept.owner is None else self._owners.get(kept.owner)
 
-    async def post(self, item: InboxItem) -> None:
-        """Keep a submission for the session's driver."""
+    async def post(self, item: InboxItem, room: Room = ROOM) -> None:
+        """Keep a submission for the session's driver, if there is room."""
         self._check_open()
+        others = self._sizes.get(item.session, {}) | {item.id: 0}
+        if len(others) > room.items or sum(others.values()) + len(item.body) > room.size:
+            raise full(item.session, len(others) - 1)
         self._inbox[item.session, item.id] = item
+        self._sizes.setdefault(item.session, {})[item.id] = len(item.body)
         await trio.lowlevel.cancel_shielded_checkpoint()
         self._posted(item.session)
 
@@ -204,10 +211,16 @@ class MemoryStore(Store):
         for name in names:
             self._check_free(name, owner, unfinished)
         existed = [name for name in names if (kept := self._kept.pop(name, None)) is not None and kept.stored]
-        for key in [key for key in self._inbox if key[0] in names]:
-            del self._inbox[key]
+        for key in [(name, id) for name in names for id in self._sizes.get(name, ())]:
+            self._take(*key)
         await trio.lowlevel.cancel_shielded_checkpoint()
         return existed
+
+    def _take(self, session: str, id: str) -> None:
+        if self._inbox.pop((session, id), None) is not None:
+            del self._sizes[session][id]
+            if not self._sizes[session]:
+                del self._sizes[session]
 
     def _with_children(self, session: str) -> dict[str, None]:
         children: dict[str, list[str]] = {}

@@ -6,7 +6,7 @@ from turnstate_states.errors import Refused, SessionInUse, StaleSession, StoreEr
 
 from .base import Owner
 
-__all__ = ["busy", "closed", "in_use", "stale", "unknown_owner"]
+__all__ = ["busy", "closed", "full", "in_use", "stale", "unknown_owner"]
 
 
 def in_use(session: str, holder: Owner) -> SessionInUse:
@@ -36,6 +36,14 @@ def unknown_owner(owner: str) -> StoreError:
 def busy(session: str) -> Refused:
     """The session cannot be deleted: its turn is not over."""
     return Refused("busy", f"session {session!r} has a turn that has not ended: interrupt it before you delete it")
+
+
+def full(session: str, items: int) -> Refused:
+    """There is no room in the inbox of the session."""
+    text = (
+        f"{items} submissions wait for session {session!r} already, which nobody takes; send it again when it is driven"
+    )
+    return Refused("full", text)
 
 
 def closed(store: str) -> StoreError:

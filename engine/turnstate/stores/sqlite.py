@@ -19,10 +19,12 @@ from ..paths import path as check_path
 from . import sqlite_rows
 from .base import (
     ALL_SESSIONS,
+    ROOM,
     Cursor,
     InboxItem,
     Listing,
     Owner,
+    Room,
     SessionQuery,
     Store,
     StoredCommit,
@@ -140,9 +142,9 @@ class SQLiteStore(Store):
         """Who has the claim, alive or not."""
         return await self._read(partial(sqlite_rows.holder_of, session=session))
 
-    async def post(self, item: InboxItem) -> None:
-        """Keep a submission for the session's driver."""
-        await self._write(partial(sqlite_rows.post, item=item))
+    async def post(self, item: InboxItem, room: Room = ROOM) -> None:
+        """Keep a submission for the session's driver, if there is room."""
+        await self._write(partial(sqlite_rows.post, item=item, room=room))
         self._posted(item.session)
 
     async def inbox(self, sessions: Sequence[str] | None = None) -> Sequence[InboxItem]:

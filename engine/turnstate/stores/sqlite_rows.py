@@ -6,8 +6,8 @@ import json
 import sqlite3
 from collections.abc import Sequence
 
-from .base import InboxItem, Owner, StoredRow, StoredSession
-from .refusals import busy, in_use, unknown_owner
+from .base import InboxItem, Owner, Room, StoredRow, StoredSession
+from .refusals import busy, full, in_use, unknown_owner
 from .sqlite_commits import EVENTS_BITS
 
 ROWS_AT_ONCE = 1000
@@ -72,8 +72,13 @@ def retire(connection: sqlite3.Connection, owner: str) -> None:
     connection.execute("DELETE FROM owner WHERE id = ?", (owner,))
 
 
-def post(connection: sqlite3.Connection, item: InboxItem) -> None:
-    """Keep a submission; one with the same id keeps its place in the line."""
+def post(connection: sqlite3.Connection, item: InboxItem, room: Room) -> None:
+    """Keep a submission, if there is room; one with the same id keeps its place in the line."""
+    (items, size) = connection.execute(
+        "SELECT count(*), total(length(body)) FROM inbox WHERE session = ? AND id <> ?", (item.session, item.id)
+    ).fetchone()
+    if items + 1 > room.items or size + len(item.body) > room.size:
+        raise full(item.session, items)
     connection.execute(
         "INSERT INTO inbox (session, id, body) VALUES (?, ?, ?)"
         " ON CONFLICT (session, id) DO UPDATE SET body = excluded.body",

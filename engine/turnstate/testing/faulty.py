@@ -10,10 +10,12 @@ from turnstate_states.errors import StoreError
 
 from ..stores.base import (
     ALL_SESSIONS,
+    ROOM,
     Cursor,
     InboxItem,
     Listing,
     Owner,
+    Room,
     SessionQuery,
     Store,
     StoredCommit,
@@ -112,9 +114,9 @@ class FaultyStore(Store):
         """Pass it on."""
         return await self.store.owner_of(session)
 
-    async def post(self, item: InboxItem) -> None:
+    async def post(self, item: InboxItem, room: Room = ROOM) -> None:
         """Pass it on."""
-        await self.store.post(item)
+        await self.store.post(item, room)
 
     async def inbox(self, sessions: Sequence[str] | None = None) -> Sequence[InboxItem]:
         """Pass it on."""

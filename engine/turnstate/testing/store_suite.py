@@ -25,10 +25,11 @@ from turnstate.stores.base import (
     LIVE_OWNERS,
     InboxItem,
     Owner,
+    Room,
     StoredRow,
     StoredSession,
 )
-from turnstate_states.errors import SessionInUse, StaleSession, StoreError
+from turnstate_states.errors import Refused, SessionInUse, StaleSession, StoreError
 
 from .store_case import commit_of, owner_of_here
 from .store_suite_lists import ListSuite, all_of
@@ -246,6 +247,34 @@ class StoreSuite(ListSuite):
             }  # fmt: skip
             assert list(await store.inbox([])) == []
             assert told == ["s", "t", "s", "s", "s"]
+
+    @pytest.mark.trio
+    @pytest.mark.parametrize("room", [Room(items=3), Room(size=30)])
+    async def test_the_inbox_has_room_for_so_many(self, tmp_path: Path, room: Room) -> None:
+        """What does not fit is refused and leaves no trace, in items and in bytes, for each session by itself."""
+        async with self.claimed(tmp_path, "s", "t") as (store, owner):
+            for id in ("1", "2", "3"):
+                await store.post(InboxItem("s", id, b"x" * 10), room)
+            told: list[str] = []
+            stop = store.listen(told.append)
+            before = await all_of(store, "s")
+            with pytest.raises(Refused) as caught:
+                await store.post(InboxItem("s", "4", b"x" * 10), room)
+            stop()
+            assert (caught.value.code, told) == ("full", [])
+            assert "'s'" in str(caught.value)
+            assert await all_of(store, "s") == before
+            await store.post(InboxItem("t", "4", b"x" * 10), room)
+            await store.post(InboxItem("s", "2", b"y" * 10), room)  # in the place of what was there
+            if room.items == 3:
+                await store.post(InboxItem("s", "4", b""))  # for which there is more room
+            await store.commit(commit_of("s", owner, 0, taken=("1", "2", "3", "4")))
+            for id in ("5", "6", "7"):
+                await store.post(InboxItem("s", id, b"x" * 10), room)
+            await store.release("s", owner.id)
+            await store.delete("s")
+            for id in ("5", "6", "8"):
+                await store.post(InboxItem("s", id, b"x" * 10), room)
 
     @pytest.mark.trio
     async def test_what_a_commit_takes_is_gone_from_the_inbox(self, tmp_path: Path) -> None:
