@@ -11,8 +11,12 @@ import pytest
 import trio
 
 from tests.bench.hostile_replies import PROTOCOLS, endless_text
-from tests.models.exchanges import failure_of, reply_of
+from tests.models.exchanges import failure_of, ignore, reply_of
 from turnstate.models import Anthropic, Gemini, Model, OpenAIChat, OpenAIResponses, Timeouts
+from turnstate.models.gemini.arguments import MAX_GAP, PartialArguments
+from turnstate.models.openai_chat import calls as calls_module
+from turnstate.models.openai_responses.assemble import ResponsesAssembler
+from turnstate.models.openai_responses.slots import MAX_ITEMS
 from turnstate.models.wire.inflating import PIECE, Plain
 from turnstate.testing.byte_server import ByteServer, Step, head, serving
 from turnstate_states.errors import InvalidInput, ModelError
@@ -205,3 +209,41 @@ def test_what_is_no_size(protocol: str, value: Any) -> None:
     """It is refused when the model is made, by name."""
     with pytest.raises(InvalidInput, match="max_reply_bytes: expected"):
         MODELS[protocol]("m", base_url="http://x", max_reply_bytes=value)
+
+
+# What an assembler would do again and again
+
+
+def test_gaps_of_partial_arguments() -> None:
+    """Short pieces make no long lists: what is skipped counts together over all lists of a call."""
+    arguments = PartialArguments({})
+    arguments.feed([{"jsonPath": f"$.a[{MAX_GAP}]", "numberValue": 1}])
+    assert len(arguments.value["a"]) == MAX_GAP + 1
+    with pytest.raises(ModelError, match="cannot be"):
+        arguments.feed([{"jsonPath": "$.b[1]", "numberValue": 1}])
+    arguments = PartialArguments({})
+    arguments.feed([{"jsonPath": f"$.a[{at}]", "numberValue": at} for at in range(3 * MAX_GAP)])
+    assert len(arguments.close()["a"]) == 3 * MAX_GAP
+
+
+def test_items_of_a_response() -> None:
+    """A response has a bounded number of items, whether they grew or come with its end."""
+    assembler = ResponsesAssembler("m", ignore, "")
+    items: list[Any] = [{"type": "reasoning", "id": f"r{number}", "summary": []} for number in range(MAX_ITEMS + 1)]
+    assembler.response({"status": "completed", "output": items[:MAX_ITEMS]}, "completed")
+    with pytest.raises(ModelError, match="items"):
+        ResponsesAssembler("m", ignore, "").response({"output": items}, "completed")
+    assembler = ResponsesAssembler("m", ignore, "")
+    for item in items[:MAX_ITEMS]:
+        assembler.event("", {"type": "response.output_item.added", "item": item})
+    with pytest.raises(ModelError, match="items"):
+        assembler.event("", {"type": "response.output_item.added", "item": items[-1]})
+
+
+def test_arguments_that_are_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that leaves indices out cannot have the same arguments read without an end."""
+    monkeypatch.setattr(calls_module, "MAX_READ", 10_000)
+    slots = calls_module.CallSlots(ignore)
+    slots.feed([{"id": "a", "function": {"name": "f", "arguments": '{"a": "' + "}" * 900}}])
+    with pytest.raises(ModelError, match="tells nothing"):
+        slots.feed([{"function": {"name": "f", "arguments": "}"}} for _ in range(12)])

@@ -15,7 +15,7 @@ from ..wire.redaction import foreign
 __all__ = ["PartialArguments"]
 
 MAX_GAP = 1000
-"""How far beyond the end of a list a piece may belong."""
+"""How many places of lists may be skipped in all."""
 
 MAX_DEPTH = 100
 """How deep a piece may belong."""
@@ -35,6 +35,7 @@ class PartialArguments:
 
     def __init__(self, value: dict[str, Any]) -> None:
         self.value = value
+        self._gap = 0
         self._texts: dict[str, tuple[list[Any] | dict[str, Any], str | int, list[str]]] = {}
 
     def feed(self, pieces: object) -> None:
@@ -62,11 +63,19 @@ class PartialArguments:
         else:
             value = _value(piece)
             holder, key = self._place(path)
-            _put(holder, key, value)
+            self._set(holder, key, value, path)
             if isinstance(value, str):
                 self._texts[path] = (holder, key, [value])
         if not piece.get("willContinue"):
             self._join(path)
+
+    def _set(self, holder: list[Any] | dict[str, Any], step: str | int, value: Any, path: str) -> None:
+        """Set a value. All gaps of the arguments count together, or short pieces would make long lists."""
+        if isinstance(step, int):
+            self._gap += max(0, step - len(holder))
+            if self._gap > MAX_GAP:
+                raise _nonsense(path)
+        _put(holder, step, value)
 
     def _join(self, path: str) -> None:
         if (going := self._texts.pop(path, None)) is not None:
@@ -81,7 +90,7 @@ class PartialArguments:
             inner: Any = _get(holder, step, path)
             if inner is None:
                 inner = _empty(following)
-                _put(holder, step, inner)
+                self._set(holder, step, inner, path)
             if not (is_dict(inner) or is_list(inner)):
                 raise _nonsense(path)
             holder = inner

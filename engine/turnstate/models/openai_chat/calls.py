@@ -7,11 +7,16 @@ import json
 import attrs
 
 from turnstate_states.content import ToolCall, clean_text
+from turnstate_states.errors import ModelError
 
 from ..base import OnDelta
 from ..wire.json_values import as_dict, as_list, mend, misfit
 
 __all__ = ["CallSlots"]
+
+
+MAX_READ = 64 * 1024 * 1024
+"""Characters of one call that are looked at in all to see whether its arguments are whole."""
 
 
 @attrs.define
@@ -21,10 +26,19 @@ class _Slot:
     name: str = ""
     pieces: list[str] = attrs.field(factory=list[str])
     held: str = ""
+    read: int = 0
 
     def whole(self) -> bool:
-        """Whether the arguments so far are a JSON object, so that nothing can be appended to them."""
+        """Whether the arguments so far are a JSON object, so that nothing can be appended to them.
+
+        Raises:
+            ModelError: it was asked so often that a server must mean to keep us busy.
+        """
         text = "".join(self.pieces)
+        self.pieces = [text]
+        self.read += len(text)
+        if self.read > MAX_READ:
+            raise ModelError("the server sent the arguments of a call in a way that tells nothing", kind="protocol")
         if not text.rstrip().endswith("}"):
             return False
         try:

@@ -16,6 +16,10 @@ from .parts import CALLS
 __all__ = ["GrowingItems"]
 
 
+MAX_ITEMS = 2000
+"""Output items that an answer may have: which of them an event or the whole response means is looked for among all."""
+
+
 class GrowingItems:
     """The items, in ``items`` in the order in which they were opened until another is known.
 
@@ -80,6 +84,8 @@ class GrowingItems:
         return by_id if by_id is not None and by_id.kind == kind else None
 
     def _open(self, kind: str, output: int | None, item_id: str) -> Growing:
+        if len(self.items) >= MAX_ITEMS:
+            raise ModelError(f"the server sent an answer of more than {MAX_ITEMS} items", kind="protocol")
         item = Growing(kind, output, self._calls, self._on_delta)
         item.wide = self._wide
         self._calls += kind in CALLS
