@@ -27,6 +27,8 @@ from turnstate import (
 from turnstate import sizes as sizes_module
 from turnstate.inbox import RESERVED
 from turnstate.testing import call
+from turnstate.tools import Output
+from turnstate.tools import output as output_module
 
 QUEUE = Limits().queue
 STORES: dict[str, Callable[[Path], Store]] = {
@@ -211,3 +213,22 @@ async def test_a_thread_that_is_too_large(what: str, monkeypatch: pytest.MonkeyP
             with pytest.raises(InvalidInput, match="thread: it has" if what == "thread" else "message m1: it has"):
                 await importer.import_session("new", data)
         assert await store.load("new") is None
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("field", ["value", "artifact"])
+async def test_a_result_that_is_too_large_to_be_kept(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept whole of a tool's result is bounded, as the text for the model is: the call is an error that says so."""
+    monkeypatch.setattr(output_module, "MOST_KEPT", 4000)
+    large: dict[str, Any] = {field: [BIG]}
+
+    @tool
+    async def give() -> Output:
+        """Give much."""
+        return Output(text="short", **large)
+
+    async with engine_of(call("give"), "done", tools=[give]) as engine:
+        result = await engine.session("s").run("go")
+    assert [found.status for found in result.calls] == ["error"]
+    (text,) = [found.text for message in result.messages for found in message.results]
+    assert "at most 4000 are kept" in text

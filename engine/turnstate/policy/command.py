@@ -149,11 +149,11 @@ def _check_program(pattern: str, words: list[Word]) -> None:
         return
     if name in RUNNERS:
         raise InvalidInput(
-            f"ShellCommand: patterns: {pattern!r}: {words[0].text} can run any program or change later commands, so this would allow "
-            "everything; name the whole command, without *"
+            f"ShellCommand: patterns: {pattern!r}: {words[0].text} can run any program or change later commands, so this "
+            "would allow everything; name the whole command, without *"
         )
     if name == "git" and words[1].text not in GIT:
         raise InvalidInput(
-            f"ShellCommand: patterns: {pattern!r}: name one of git's own commands, as in 'git diff *'; options before it, aliases and "
-            "commands that run programs can be given without * only"
+            f"ShellCommand: patterns: {pattern!r}: name one of git's own commands, as in 'git diff *'; options before it, aliases "
+            "and commands that run programs can be given without * only"
         )

@@ -183,7 +183,8 @@ class Between(Condition):
             raise InvalidInput("Between: expected a number for low, high or both; with neither, every number fits")
         if low is not None and high is not None and low > high:
             raise InvalidInput(
-                f"Between: low, high: no number is from {checks.shown(low)} to {checks.shown(high)}; the lower bound comes first"
+                f"Between: low, high: no number is from {checks.shown(low)} to {checks.shown(high)}; "
+                "the lower bound comes first"
             )
         self.low, self.high = low, high
 

@@ -119,7 +119,7 @@ def _checked(host: object) -> str:
     plain = None if found is None or found["host"] != name else _canonical(name)
     if plain is None or (star and (plain.startswith("[") or plain.rpartition(".")[2].isdecimal())):
         raise InvalidInput(
-            f"Host: hosts: {host!r} is not a host: write one like 'example.com', '*.example.com', '192.0.2.1' or '2001:db8::1', "
-            "without a port, and names that are not ASCII in their xn-- form"
+            f"Host: hosts: {host!r} is not a host: write one like 'example.com', '*.example.com', '192.0.2.1' or "
+            "'2001:db8::1', without a port, and names that are not ASCII in their xn-- form"
         )
     return star + plain

@@ -10,11 +10,16 @@ import attrs
 
 from turnstate_states import checks
 from turnstate_states.content import Image, check_url, clean_text
+from turnstate_states.errors import ToolError
 from turnstate_states.values import Value
 
 from ..failures import OwnWords
 
 __all__ = ["Output", "as_output", "result_text", "shorten"]
+
+
+MOST_KEPT = 8 * 1024 * 1024
+"""Characters of JSON that the value and the artifact of a result may each have."""
 
 
 def _images(images: Iterable[Image]) -> tuple[Image, ...]:
@@ -53,6 +58,7 @@ def as_output(value: object, limit: int) -> tuple[str, dict[str, Any]]:
 
     Raises:
         TypeError: something in it is not JSON; the text names the type.
+        ToolError: its value or artifact is too large to be kept.
     """
     if not isinstance(value, Output):
         return _with_kind(value, limit)
@@ -71,8 +77,16 @@ def _with_kind(value: object, limit: int) -> tuple[str, dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as plain JSON data."""
-    return None if value is None else json.loads(_json_text(value))
+    """A value as plain JSON data, which is stored whole and so must not be too large."""
+    if value is None:
+        return None
+    text = _json_text(value)
+    if len(text) > MOST_KEPT:
+        raise ToolError(
+            f"the tool's value or artifact has {len(text)} characters, and at most {MOST_KEPT} are kept; "
+            "it may have taken effect"
+        )
+    return json.loads(text)
 
 
 def result_text(value: object, limit: int) -> str:
