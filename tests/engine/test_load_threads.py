@@ -222,3 +222,20 @@ async def test_given_up_in_the_instant_it_begins() -> None:
         scope.cancel()
         await threads.run("s", "f", lambda: ran.append("ran"), lambda: ran.append("began"))
     assert (ran, threads.running) == ([], [])
+
+
+@pytest.mark.trio
+async def test_interrupted_in_the_instant_it_begins() -> None:
+    """A call that has its place and whose thread did not come to begin is not-run when its turn is interrupted."""
+    with hung() as functions:
+        async with engine_for(1, tool(functions.hang)) as engine:
+            engine.threads._unlimited = slow = trio.CapacityLimiter(1)  # pyright: ignore[reportPrivateUsage]
+            await slow.acquire_on_behalf_of("another")
+            session = engine.session("bad")
+            async with session.turn("go") as turn:
+                await until(lambda: engine.threads.running)
+                await trio.testing.wait_all_tasks_blocked()
+                await session.interrupt()
+                result = await turn.result(check=False)
+            assert [call.status for call in result.calls] == ["not-run"]
+            assert (functions.begun, engine.threads.running) == (0, [])
