@@ -135,6 +135,8 @@ async def attempt(
     model = agent.model
     try:
         reply = await model.respond(request, on_delta)
+        if not isinstance(reply, Reply):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ModelError(f"{type(model).__name__}.respond() gave {type(reply).__name__}, not a Reply", kind="other")
         told.check(reply)
     except _OverLimit as over:
         return _given_up(key, running, over, model.name), None
@@ -181,7 +183,7 @@ class _Told:
             self._characters += len(text)
         if self._calls > self._limits.calls or self._characters > self._limits.characters:
             failure = over_limit(self._limits, self._calls, self._characters)
-            assert failure is not None
+            assert failure is not None, "a limit was passed"
             self.over = self.over or _OverLimit(failure)
             raise self.over
 

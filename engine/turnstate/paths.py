@@ -15,8 +15,7 @@ def path(where: str, value: object) -> str:
     """A path of a file that an operating system takes, as text."""
     found: object = os.fspath(cast(Any, value)) if isinstance(value, (str, os.PathLike)) else None  # pyright: ignore[reportUnknownVariableType]
     try:
-        # An empty path would be the directory where the program is, which nobody means.
-        if isinstance(found, str) and found and "\0" not in found and os.fsencode(found) is not None:  # pyright: ignore[reportUnnecessaryComparison]
+        if isinstance(found, str) and "\0" not in found and os.fsencode(found) is not None:  # pyright: ignore[reportUnnecessaryComparison]
             return found
     except UnicodeEncodeError:
         pass
@@ -28,4 +27,6 @@ def paths(where: str, value: object) -> tuple[str, ...]:
     if isinstance(value, (str, os.PathLike)):
         raise InvalidInput(f"{where}: expected a list of paths, got one path; put it in a list")
     given = checks.items(where, value, "a list of paths")
+    if "" in [str(item) for item in given if isinstance(item, (str, os.PathLike))]:
+        raise InvalidInput(f"{where}: an empty path would be the directory where the program is; write it out")
     return tuple(path(f"{where}[{place}]", item) for place, item in enumerate(given))

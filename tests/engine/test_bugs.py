@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +11,7 @@ from turnstate import MemoryStore, Model, ModelRequest, Reply, StoreError, TurnF
 from turnstate.agent import Agent
 from turnstate.engine import Engine
 from turnstate.models.base import OnDelta
+from turnstate.states import Text
 from turnstate.stores import StoredCommit
 
 
@@ -21,11 +22,27 @@ class BrokenStore(MemoryStore):
         raise AssertionError
 
 
-class BrokenModel(Model):
+class SilentModel(Model):
     """An adapter that gives no reply."""
 
     async def respond(self, request: ModelRequest, on_delta: OnDelta) -> Reply:
         return cast(Reply, None)
+
+
+class Named:
+    """A name that breaks where it is read."""
+
+    def __get__(self, instance: object, owner: object) -> str:
+        return {}["name"] if instance is not None else ""
+
+
+class BrokenModel(Model):
+    """An adapter that breaks where nobody expects it."""
+
+    name = cast(Any, Named())
+
+    async def respond(self, request: ModelRequest, on_delta: OnDelta) -> Reply:
+        return Reply((Text("x"),))
 
 
 @pytest.mark.trio
@@ -43,5 +60,13 @@ async def test_a_bug_where_a_session_is_driven_says_so() -> None:
 async def test_a_bug_in_an_activity_says_so() -> None:
     """The turn fails with the type of what was raised, and with what to do."""
     async with Engine(Agent(BrokenModel()), MemoryStore()) as engine:
-        with pytest.raises(TurnFailed, match=r"AttributeError: .* this is a bug .* report it"):
+        with pytest.raises(TurnFailed, match=r"KeyError; this is a bug .* report it"):
+            await engine.session("s").run("go")
+
+
+@pytest.mark.trio
+async def test_an_adapter_that_gives_no_reply_is_named() -> None:
+    """What is no Reply fails the turn with the adapter's name."""
+    async with Engine(Agent(SilentModel()), MemoryStore()) as engine:
+        with pytest.raises(TurnFailed, match=r"SilentModel.respond\(\) gave NoneType, not a Reply"):
             await engine.session("s").run("go")

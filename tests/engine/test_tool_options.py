@@ -32,6 +32,7 @@ OTHER: dict[str, Any] = {
     "outside": True,
     "prompt": Prompt("Pay?"),
     "version": "2",
+    "errors": "text",
 }
 """A value other than the default for each option."""
 

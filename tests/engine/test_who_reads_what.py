@@ -171,7 +171,7 @@ TABLE = [
     Case("the check of a tool (`on_crash`)", "type", "type", "all", {"tools": [hanging]}),
     Case('the check of a tool with `errors="text"`', "text", "text", "all", {"tools": [hanging_telling]}),
     Case("`around_call` of a middleware", "type", "type", "all", {"tools": good(), "middleware": [Around()]}),
-    Case("`deps`, for a call", "type", "type", "all", {"tools": good()}, deps=fail),
+    Case("`deps`, for a call", "nothing", "type", "all", {"tools": good()}, deps=fail),
     Case("`deps`, for a hook", "nothing", "type", "all", {"middleware": [Quiet()]}, deps=fail, lines=("answer",)),
     Case("a policy", "nothing", "type", "all", {"tools": good(), "policy": FaultyPolicy()}),
     Case("the predicate of a tool (`approval`)", "nothing", "type", "all", {"tools": good(approval=fail)}),

@@ -154,6 +154,6 @@ def _check_program(pattern: str, words: list[Word]) -> None:
         )
     if name == "git" and words[1].text not in GIT:
         raise InvalidInput(
-            f"ShellCommand: patterns: {pattern!r}: name one of git's own commands, as in 'git diff *'; options before it, aliases "
-            "and commands that run programs can be given without * only"
+            f"ShellCommand: patterns: {pattern!r}: name one of git's own commands, as in 'git diff *'; options before "
+            "it, aliases and commands that run programs can be given without * only"
         )

@@ -99,7 +99,7 @@ class Not(Condition):
     """
 
     def __init__(self, condition: Condition | str) -> None:
-        self.condition = as_condition(condition, "Not")
+        self.condition = as_condition(condition, "Not: condition")
         self.blocking = self.condition.blocking  # type: ignore[misc]  # of this object, not of the class
 
     def fits(self, value: Any) -> bool | None:

@@ -192,7 +192,7 @@ class Rules(Policy[Any]):
         for rule in rules:
             if not isinstance(rule, Rule):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidInput(f"rules: expected Rule objects, got {type(rule).__name__}")
-        if order not in (None, "first", "strictest"):
+        if order is not None and not (isinstance(order, str) and order in ("first", "strictest")):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"order: expected 'first' or 'strictest', got {checks.shown(order)}")
         if otherwise is not None and not isinstance(otherwise, (Allow, Ask, Deny)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"otherwise: expected Allow(), Ask() or Deny(), got {checks.shown(otherwise)}")
@@ -244,7 +244,7 @@ def _strictest(verdicts: list[Verdict]) -> Verdict:
     if not isinstance(strict, Allow):
         return strict
     *doubtful, last = verdicts
-    assert isinstance(last, Allow)
+    assert isinstance(last, Allow), "the strictest verdict allows"
     if all(_within(last, other) for other in doubtful if isinstance(other, Allow)):
         return last
     return Ask("it cannot be told whether a rule fits that would allow less", network=last.network, write=last.write)
