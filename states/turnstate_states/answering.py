@@ -310,7 +310,7 @@ def _provided(work: Work, call: Call, said: Provide) -> bool:
         return False
     (known,), result = work.transcript[call.result].results, result_of(said)
     changed = "" if call.edited is None else texts.edited(call.edited)
-    same = known.status == result.status and _reads_same(known.text.removeprefix(changed), said, result.text)
+    same = known.status == result.status and _reads_same(known.text.removesuffix(changed), said, result.text)
     return same and same_json([known.value, known.artifact], [result.value, result.artifact])
 
 

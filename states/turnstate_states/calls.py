@@ -186,7 +186,7 @@ def allow_covered(work: Work, cause_grant: Grant) -> None:
 def settle(work: Work, call: Call, status: ResultStatus, text: str, reason: str = "", **more: Any) -> None:
     """Give a call its one result; ``more`` are other fields of it."""
     if call.edited is not None and status in ("ok", "error", "unknown"):
-        text = texts.edited(call.edited) + text
+        text += texts.edited(call.edited)
         more["json"] = False
     known = _authorization(call, reason or call.reason)
     message = work.add_message("tool", (ToolResult(call.id, text, status, authorization=known, **more),))

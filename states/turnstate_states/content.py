@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import attrs
 
-from . import checks
+from . import checks, texts
 from .authorization import Authorization
 from .errors import InvalidInput
 from .values import Value
@@ -221,6 +221,12 @@ class ToolResult(Value):
     artifact: Any = None
     json: bool = False
     authorization: Authorization | None = attrs.field(default=None, repr=False)
+
+    @property
+    def given(self) -> str:
+        """What the tool gave: the text without the note, for the model, that a person changed the arguments."""
+        changed = None if self.authorization is None else self.authorization.edited
+        return self.text if changed is None else self.text.removesuffix(texts.edited(changed))
 
 
 Part = Text | Refusal | Reasoning | Image | File | Audio | Quote | Hosted | ToolCall | ToolResult

@@ -14,13 +14,13 @@ def denied(reason: str) -> str:
 
 
 def edited(arguments: str) -> str:
-    """For a call whose arguments a person changed; stands before what it gave.
+    """For a call whose arguments a person changed; stands behind what it gave.
 
     >>> edited('{"n": 2}')
-    '(a person changed the arguments of this call to {"n": 2})\\n'
+    '\\n(a person changed the arguments of this call to {"n": 2})'
     """
     shown = arguments if len(arguments) <= SHOWN else f"{arguments[:SHOWN]}... ({len(arguments)} characters)"
-    return f"(a person changed the arguments of this call to {shown})\n"
+    return f"\n(a person changed the arguments of this call to {shown})"
 
 
 def not_run(reason: str) -> str:

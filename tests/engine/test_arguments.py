@@ -218,7 +218,7 @@ async def test_an_edit_goes_back_to_the_policy() -> None:
         (grant,) = await session.grants()
     assert result_texts(model.requests[1]) == [
         "tool denied: not there",
-        '(a person changed the arguments of this call to {"path": "/c"})\nwrote /c',
+        'wrote /c\n(a person changed the arguments of this call to {"path": "/c"})',
     ]
     assert seen == {"/c": ("/c",)}
     assert (grant.arguments, grant.permissions and grant.permissions.write) == ({"path": "/c"}, ("/c",))

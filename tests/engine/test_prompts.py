@@ -320,7 +320,7 @@ async def test_a_decision_that_was_made_before_a_crash_reaches_the_tool() -> Non
     assert rounds > 6
 
 
-CHANGED = '(a person changed the arguments of this call to {"to": "eve"})\n'
+CHANGED = '\n(a person changed the arguments of this call to {"to": "eve"})'
 
 
 @pytest.mark.trio
@@ -334,7 +334,7 @@ async def test_calls_that_nobody_was_asked_about() -> None:
         async with session.resume() as turn:
             await session.approve(*result.waiting, arguments={"to": "eve"}, by="bob")
             await turn.result()
-        assert result_texts(requests_of(engine)[1]) == ["sent to ann", CHANGED + "sent to eve"]
+        assert result_texts(requests_of(engine)[1]) == ["sent to ann", "sent to eve" + CHANGED]
     assert free.decisions == [None]
     assert [found and found.by for found in asked.decisions] == ["bob"]
 

@@ -179,7 +179,7 @@ def test_a_person_allows_it_first() -> None:
     (event,) = scene.told(ResultRequested)
     assert (event.call.arguments, event.call.began) == ({"n": 2}, 1)
     scene.provide(0, "ok")
-    assert scene.result("m2.0") == '(a person changed the arguments of this call to {"n": 2})\nok'
+    assert scene.result("m2.0") == 'ok\n(a person changed the arguments of this call to {"n": 2})'
 
 
 # Twice, otherwise, or in another way

@@ -117,7 +117,7 @@ class View:
             case CallStarted(call):
                 self._call("→", shown_call(call), "cyan")
             case CallSettled(call, message):
-                self._settled(call, message.results[0].text)
+                self._settled(call, message.results[0].given)
             case PreliminaryResult(call, value):
                 self._call(
                     "…", f"{visible(call.tool)} so far: {value if isinstance(value, str) else value_text(value)}", "dim"

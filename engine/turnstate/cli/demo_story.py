@@ -105,7 +105,7 @@ class Story:
 
     def _tell_result(self, call: Call, result: ToolResult) -> None:
         style = {"ok": "green", "unknown": "yellow"}.get(result.status, "red")
-        self.say("result", f"{MARKS.get(result.status, '✗')} {visible(call.tool)}: {result.text}", style)
+        self.say("result", f"{MARKS.get(result.status, '✗')} {visible(call.tool)}: {result.given}", style)
 
     def draw(self, event: Event) -> None:
         """Draw the states since the last time, with the step and the event's number."""

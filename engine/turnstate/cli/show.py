@@ -90,9 +90,9 @@ def _print_others(terminal: Terminal, message: Message, history: History) -> Non
 def _print_result(terminal: Terminal, result: ToolResult, history: History) -> None:
     call = history.calls.get(result.call)
     tool = "" if call is None else visible(call.tool)
-    text = plain(result.text.strip())
+    text = plain(result.given.strip())
     if len(text) > LONG:
-        text = f"{text[:LONG]}… ({len(result.text)} characters)"
+        text = f"{text[:LONG]}… ({len(result.given)} characters)"
     style = {"ok": "green", "unknown": "yellow"}.get(result.status, "red")
     terminal.labelled("", f"{MARKS[result.status]} {tool}: {text}", style)
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 import attrs
 import trio
 
+from turnstate_states import checks
 from turnstate_states.values import Value
 
 from .listing import Cursor, Listing, SessionQuery
@@ -133,8 +134,8 @@ class InboxItem(Value):
 class Room(Value):
     """How much may wait in the inbox of one session: submissions, and bytes of them together."""
 
-    items: int = 256
-    size: int = 256 * 1024 * 1024
+    items: int = attrs.field(default=256, validator=checks.validator(checks.integer, least=0))
+    size: int = attrs.field(default=256 * 1024 * 1024, validator=checks.validator(checks.integer, least=0))
 
 
 ROOM = Room()
