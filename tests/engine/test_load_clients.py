@@ -104,6 +104,7 @@ async def test_an_answer_gets_through() -> None:
         await engine.session("s").run("go", check=False)
     async with Client(store) as client:
         session = client.session("s")
+        await session.info()
         while await code_of(session.send("more")) == "":
             pass
         assert await code_of(session.approve("m2.0")) == ""
@@ -134,19 +135,18 @@ ENTRIES: dict[str, Callable[[SessionHandle], Awaitable[Any]]] = {
     "settings of an edit": lambda session: session.edit("m1", "hi", settings={"stop": [BIG]}),
     "settings": lambda session: session.regenerate("m1", settings={"stop": [BIG]}),
     "annotate": lambda session: session.annotate("m1", {"note": BIG}),
-    "arguments": lambda session: session.approve("m2.0", arguments={"amount": BIG}),
-    "reason": lambda session: session.deny("m2.0", reason=BIG),
-    "text": lambda session: session.answer("m2.0", text=BIG),
-    "answers": lambda session: session.answer("m2.0", answers={"q": {"options": [], "text": BIG}}),
-    "provide": lambda session: session.provide("m2.1", BIG),
-    "deep": lambda session: session.provide("m2.1", {"a": [[["x" * 10]] * 500]}),
-    "preliminary": lambda session: session.provide("m2.1", BIG, preliminary=True),
-    "artifact": lambda session: session.provide("m2.1", 1, artifact={"a": BIG}),
+    "arguments": lambda session: session.approve("m2.0#0", arguments={"amount": BIG}),
+    "reason": lambda session: session.deny("m2.0#0", reason=BIG),
+    "text": lambda session: session.answer("m2.0#0", text=BIG),
+    "answers": lambda session: session.answer("m2.0#0", answers={"q": {"options": [], "text": BIG}}),
+    "provide": lambda session: session.provide("m2.1#0", BIG),
+    "deep": lambda session: session.provide("m2.1#0", {"a": [[["x" * 10]] * 500]}),
+    "preliminary": lambda session: session.provide("m2.1#0", BIG, preliminary=True),
+    "artifact": lambda session: session.provide("m2.1#0", 1, artifact={"a": BIG}),
     "rename": lambda session: session.rename(BIG),
     "label": lambda session: session.label({"a": BIG}),
     "command": lambda session: session.command("x", {"a": BIG}),
     "interrupt": lambda session: session.interrupt(BIG),
-    "an id": lambda session: session.send("hi", id=BIG),
 }
 
 
