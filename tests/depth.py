@@ -10,15 +10,16 @@ import functools
 import inspect
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
 
-__all__ = ["FULL", "Depth", "counted", "examples", "pick", "places", "steps_of", "until"]
+__all__ = ["FULL", "Depth", "counted", "examples", "pick", "places", "rotated", "steps_of", "until"]
 
 T = TypeVar("T")
+U = TypeVar("U")
 _WORDS = ("quick", "full")
 _CHOSEN = os.environ.get("TURNSTATE_DEPTH", "quick")
 if _CHOSEN not in _WORDS:
@@ -54,6 +55,13 @@ def places(number: int, *, part: int = PART, first: int = 1, kind: str = "crashe
     chosen = every if FULL or number <= first + 2 else sorted({*every[:: max(1, part)], number})
     counted(kind, len(chosen))
     return chosen
+
+
+def rotated(ones: Iterable[T], others: Iterable[U], part: int = 3) -> list[tuple[T, U]]:
+    """Each of the one with each of the other; in a quick run one in ``part`` of the pairs, with each of both in some."""
+    first, second = list(ones), list(others)
+    step = pick(part, 1)
+    return [(one, other) for at, one in enumerate(first) for by, other in enumerate(second) if (at + by) % step == 0]
 
 
 def until(last: int, *, step: int = 1, part: int = PART) -> range:

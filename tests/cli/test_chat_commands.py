@@ -71,7 +71,7 @@ async def test_history(tmp_path: Path) -> None:
     rows, cut, again = text[text.index("     m1") :].partition("(4 more before these)\n")
     first, calls, *rest = rows.splitlines()
     assert first == "     m1   you         read"
-    assert calls.startswith('     m2   model       → list_files(')
+    assert calls.startswith("     m2   model       → list_files(")
     assert rest[1:] == ["     m9   you    2/2  a lake", "     m10  model       You said a lake"]
     assert cut
     assert again == f"     m10  model  You said a lake\n{rows}"

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.command import at_terminal, run
 from tests.cli.processes import process_at_terminal
+from tests.depth import pick
 
 
 def test_yes_runs_to_a_completed_turn(tmp_path: Path) -> None:
@@ -41,7 +42,7 @@ def test_nothing_is_left(tmp_path: Path) -> None:
     assert texts[0] == texts[1][: texts[1].index("kept: ")] != ""
 
 
-@pytest.mark.parametrize("named", [(), ("--db", "mine.db")])
+@pytest.mark.parametrize("named", pick([("--db", "mine.db")], [(), ("--db", "mine.db")]))
 def test_crash_and_go_on(tmp_path: Path, named: tuple[str, ...]) -> None:
     """After --crash the next run goes on: the model hears unknown, the effect stands once, the steer is not lost.
 

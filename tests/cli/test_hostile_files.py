@@ -17,6 +17,7 @@ from tests.cli.chatting import answer, options
 from tests.cli.command import run, through_pipe
 from tests.cli.fake_openai import fake_openai
 from tests.cli.hostile import ALL, FOOLS, ROUNDS, got_through, storable
+from tests.depth import pick
 from turnstate import Agent, Engine, SQLiteStore, tool
 from turnstate.testing import ScriptedCall, ScriptedModel, call
 
@@ -161,7 +162,7 @@ def test_each_text_of_a_database(tmp_path: Path, filled: Path) -> None:
     assert shown | {"t1", "m2.0", "scripted", "and then rest", "because", "complete"} <= seen
 
 
-@pytest.mark.parametrize("at", range(len(ROUNDS)))
+@pytest.mark.parametrize("at", range(0, len(ROUNDS), pick(2, 1)))
 def test_each_character(tmp_path: Path, filled: Path, at: int) -> None:
     """Each of the characters in the texts that a person or a model gave comes out as something else."""
     copy = tmp_path / "copy.db"

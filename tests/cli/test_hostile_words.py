@@ -12,6 +12,7 @@ from tests.cli.chatting import options
 from tests.cli.command import at_terminal, run, through_pipe
 from tests.cli.fake_openai import Answer, Body, Fail, Say, fake_openai, last
 from tests.cli.hostile import FOOLS, ROUNDS, got_through, storable
+from tests.depth import pick
 from turnstate import Client, SQLiteStore
 
 BAD = [FOOLS, *ROUNDS]
@@ -46,7 +47,7 @@ ARGUMENTS: list[Callable[[str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize("at", range(len(ARGUMENTS)))
+@pytest.mark.parametrize("at", range(0, len(ARGUMENTS), pick(2, 1)))
 def test_arguments(at: int) -> None:
     """Whatever argument of whatever command is not right is said without a character of it that could fool."""
     for bad in BAD:
@@ -122,7 +123,7 @@ WORDS = ("text", "tool", "name", "value", "path", "content", "more", "folder", "
 
 
 @pytest.mark.trio
-@pytest.mark.parametrize("at", range(len(BAD)))
+@pytest.mark.parametrize("at", range(0, len(BAD), pick(2, 1)))
 async def test_a_conversation(at: int) -> None:
     """Texts, calls, arguments, results, questions, titles and errors are printed without a character that could fool."""
     bad = storable(BAD[at])

@@ -33,7 +33,7 @@ class Named:
     """A name that breaks where it is read."""
 
     def __get__(self, instance: object, owner: object) -> str:
-        return {}["name"] if instance is not None else ""
+        return cast("dict[str, str]", {})["name"] if instance is not None else ""
 
 
 class BrokenModel(Model):

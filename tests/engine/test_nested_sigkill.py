@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.depth import counted, pick, until
+from tests.depth import PART, counted, pick, until
 from tests.engine.killed import Place
 from tests.engine.nested_child import run
 from turnstate import SQLiteStore
@@ -96,7 +96,7 @@ def test_killed_at_each_place_in_turn(tmp_path: Path) -> None:
 def test_killed_at_each_commit(when: str, tmp_path: Path) -> None:
     """Killed before or after each commit, of the parent or the child, the turn completes and charges at most once."""
     number = 0
-    for number in until(60):
+    for number in until(60, part=2 * PART):
         directory = tmp_path / str(number)
         directory.mkdir()
         if not kill_at(directory, f"{when}:{number}"):
@@ -109,7 +109,7 @@ def test_killed_at_each_commit(when: str, tmp_path: Path) -> None:
 def test_killed_at_random(seed: int, tmp_path: Path) -> None:
     """Killed at random instants, again and again, the turn completes and charges at most once."""
     dice = random.Random(seed)
-    for _ in range(6):
+    for _ in range(pick(3, 6)):
         counted("kills")
         with start(tmp_path, "-") as process:
             time.sleep(dice.random() * 0.12)

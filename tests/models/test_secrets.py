@@ -17,6 +17,7 @@ from urllib.parse import quote
 import attrs
 import pytest
 
+from tests.depth import rotated
 from tests.models.exchanges import everything_told, failure_of
 from turnstate import Agent, Engine, Limits, Retrying, SQLiteStore, TurnEnded, TurnFailed
 from turnstate.middleware import Compaction
@@ -115,8 +116,7 @@ def log_everything(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="httpcore")
 
 
-@every_way
-@every_adapter
+@pytest.mark.parametrize(("way", "adapter"), rotated(WAYS, ADAPTERS), ids=repr)
 async def test_what_a_server_repeats_is_hidden(adapter: Adapter, way: str, caplog: pytest.LogCaptureFixture) -> None:
     """However a secret is given and repeated, the error, what led to it and the log do not show it."""
     log_everything(caplog)

@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.depth import rotated
 from tests.servers.launch import LLMock
 from tests.servers.protocols import KEY, PROTOCOLS, Protocol, each_protocol
 from turnstate import Agent, Engine, Event, Limits, MemoryStore, Replied, Retrying, TurnFailed, tool
@@ -49,8 +50,7 @@ FAULTS: Mapping[str, Fault] = {
 REFUSALS = {401: "authentication", 403: "permission", 404: "not-found", 400: "invalid-request"}
 
 
-@each_protocol
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(("name", "protocol"), rotated(FAULTS, PROTOCOLS))
 async def test_a_fault_is_told_and_tried_again(
     llmock_server: LLMock, quick_clock: MockClock, protocol: Protocol, name: str
 ) -> None:
@@ -74,8 +74,7 @@ async def test_a_fault_is_told_and_tried_again(
     assert (result.steps, result.attempts) == (1, 2)
 
 
-@each_protocol
-@pytest.mark.parametrize("status", REFUSALS)
+@pytest.mark.parametrize(("status", "protocol"), rotated(REFUSALS, PROTOCOLS))
 async def test_a_refusal_fails_the_turn_at_once(llmock_server: LLMock, protocol: Protocol, status: int) -> None:
     """What no other attempt would mend is one line that does not hold the key; the next turn may go on."""
     llmock_server.script(ANSWER, {"type": "fail", "status": status})
