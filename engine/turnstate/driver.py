@@ -255,7 +255,7 @@ class Driver:
             else:
                 self._resolve()
             self._align(commit)
-            if self.engine.closing and self._finished_closing():
+            if self.engine.closing and self._finished_closing() and not self._reports:
                 return
             if self._reports or self._incoming:
                 await trio.lowlevel.cancel_shielded_checkpoint()
@@ -389,7 +389,9 @@ class Driver:
         """Cancel what is not wanted any more, start what is missing, begin the calls that may begin."""
         self.activities.cancel_other()
         self.calls.align(commit)
-        if not self.holds:
+        # While the store was waited for an activity may have ended. Until its report is recorded it is done, not missing:
+        # begun again, it would be sent to the model twice.
+        if not self.holds and not self._reports:
             self.activities.start_missing()
             self.commands.start_next()
 
