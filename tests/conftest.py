@@ -1,5 +1,6 @@
 """Fixtures that any test may use, and how a run is reported."""
 
+import os
 from collections.abc import Generator
 
 import pytest
@@ -23,8 +24,13 @@ __all__ = ["aimock_process", "aimock_server", "llama_server", "llmock_process", 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Count what is tried."""
+    """Count what is tried, and keep the bytecode of the processes that a run starts."""
     config.pluginmanager.register(Depth(), "depth")
+    if not hasattr(config, "workerinput"):
+        # Many tests start processes, and workers rewrite assertions: compiling all of it each time takes longer than the
+        # tests. The bytecode is beside what pytest itself keeps, so that no folder of the project is touched.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(config.rootpath / ".pytest_cache" / "bytecode")
 
 
 @pytest.hookimpl(wrapper=True)

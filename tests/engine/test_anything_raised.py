@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.depth import rotated
 from turnstate import (
     Agent,
     Allow,
@@ -235,8 +236,7 @@ PLACES: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.trio
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("place", "error"), rotated(PLACES, ERRORS), ids=str)
 async def test_whatever_is_raised(
     place: str, error: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

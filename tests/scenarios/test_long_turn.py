@@ -26,9 +26,9 @@ from turnstate import Agent, Engine, MemoryStore, SQLiteStore, tool
 from turnstate.testing import ScriptedModel, call
 
 ROOT = Path(__file__).parents[2]
-KILLS = int(os.environ.get("TURNSTATE_KILLS") or pick(3, 20))
+KILLS = int(os.environ.get("TURNSTATE_KILLS") or pick(2, 20))
 SEED = int(os.environ.get("TURNSTATE_SEED", "20"))
-TURNS = int(os.environ.get("TURNSTATE_TURNS") or pick(100, 300))
+TURNS = int(os.environ.get("TURNSTATE_TURNS") or pick(60, 300))
 
 
 def start(directory: Path) -> subprocess.Popen[str]:
