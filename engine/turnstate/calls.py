@@ -16,7 +16,7 @@ from turnstate_states.errors import HookError
 from turnstate_states.events import CallProgress
 from turnstate_states.reports import Activity, CallChecked, CallDone, CallsBroken, CallSuspended
 from turnstate_states.transcript import Message, Usage
-from turnstate_states.turn import Call
+from turnstate_states.turn import Call, CallStatus
 
 from .activities import failure_of
 from .deciding import Question, decide
@@ -308,7 +308,7 @@ class CallRunner:
         turns = {f"t{last}", f"t{last - 1}"}
         parts = [part for message in core.transcript.all() if message.turn in turns for part in message.calls]
         known = {} if core.turn is None else core.turn.calls
-        results = {
+        results: dict[str, CallStatus] = {
             part.call: part.status
             for message in core.transcript.all()
             if message.turn in turns

@@ -264,7 +264,7 @@ class Engine(Generic[D]):
                 log.error("%s did not close its connections", type(part).__name__, exc_info=error)
 
     def deps_for(self, info: SessionInfo) -> Any:
-        """What the host's ``deps`` gives for a session; None without it. Raises HookError as :func:`made_deps` does."""
+        """What the host's ``deps`` gives for a session; None without it. Raises HookError where it raises."""
         return None if self.make_deps is None else made_deps(self.make_deps, info)
 
     # ---- sessions

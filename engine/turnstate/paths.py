@@ -27,6 +27,7 @@ def paths(where: str, value: object) -> tuple[str, ...]:
     if isinstance(value, (str, os.PathLike)):
         raise InvalidInput(f"{where}: expected a list of paths, got one path; put it in a list")
     given = checks.items(where, value, "a list of paths")
-    if "" in [str(item) for item in given if isinstance(item, (str, os.PathLike))]:
+    found = tuple(path(f"{where}[{place}]", item) for place, item in enumerate(given))
+    if "" in found:
         raise InvalidInput(f"{where}: an empty path would be the directory where the program is; write it out")
-    return tuple(path(f"{where}[{place}]", item) for place, item in enumerate(given))
+    return found

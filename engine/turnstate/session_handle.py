@@ -153,7 +153,7 @@ class SessionHandle(SessionReader):
         """Let calls run.
 
         Args:
-            calls: the calls, their tokens (:attr:`Call.token`), or their ids.
+            calls: the calls, their tokens (``Call.token``), or their ids.
             arguments: run the one call with these instead; they are checked like the model's.
             for_session: also allow this tool with equal arguments from now on.
             by: who says so, for the record.

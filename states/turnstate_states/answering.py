@@ -279,8 +279,8 @@ def provide(work: Work, said: Provide) -> None:
         return
     _note(work, call, decision, None)
     result = result_of(said)
-    more = {"value": result.value, "artifact": result.artifact, "json": result.json}
-    settle(work, work.turn.calls[outer], result.status, result.text, **more)
+    more: dict[str, Any] = {"value": result.value, "artifact": result.artifact, "json": result.json}
+    settle(work, work.turn.calls[outer], result.status, result.text, "", **more)
 
 
 def _fields(said: Provide) -> dict[str, Any]:

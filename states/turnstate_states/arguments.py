@@ -48,7 +48,7 @@ def read_arguments(text: str) -> dict[str, Any]:
     Raises:
         InvalidInput: it is not one JSON object, or something in it can be read in two ways or is out of bounds: a name that
             stands twice, NaN or an infinity, a number that is too long or out of range, half of a surrogate pair, more than
-            :data:`DEPTH` levels, more than :data:`SIZE` characters.
+            64 levels, more than 4,194,304 characters.
 
     >>> read_arguments('{"a": [1, true]}'), read_arguments(" ")
     ({'a': [1, True]}, {})
@@ -103,7 +103,13 @@ def _cut_off(text: str, error: json.JSONDecodeError) -> bool:
 
 
 def _kind(value: object) -> str:
-    names = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "an array"}
+    names: dict[type[object], str] = {
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        str: "text",
+        list: "an array",
+    }
     return names.get(type(value), "null")
 
 

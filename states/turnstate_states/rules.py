@@ -28,7 +28,7 @@ class Bound(Value):
     """Arguments held against a tool's parameters.
 
     ``fault`` is what is wrong with them, for the model, or empty. ``filled`` is JSON text: what defaults and conversions
-    added or changed, see :func:`~turnstate_states.arguments.filled_in`.
+    added or changed.
     """
 
     fault: str = ""

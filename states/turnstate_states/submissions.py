@@ -75,7 +75,7 @@ class Answer(Value):
 
     ``arguments`` (JSON text) replaces those of the one call that is named. ``for_session`` also grants the same tool with
     equal arguments from now on. ``end_turn`` (with ``deny``) ends the turn. ``digests`` has for each call the digest of the
-    question that was answered (:attr:`Call.digest`); an answer to another question is refused.
+    question that was answered (``Call.digest``); an answer to another question is refused.
 
     Where the request has a prompt, ``option`` chooses one of its options, ``text`` is what was written and ``answers`` has
     for each question ``{"options": [...], "text": "..."}``; ``verdict`` may then be empty if it follows from them, and
@@ -224,7 +224,7 @@ class Provide(Value):
 
     ``result`` is plain JSON; the model reads ``text``, or the result if that is None. ``error`` says that it failed.
     ``artifact`` is for user interfaces. A ``preliminary`` result is told and settles nothing. ``digest`` is that of the
-    request (:attr:`Call.digest`).
+    request (``Call.digest``).
     """
 
     tag: ClassVar[str] = "provide"

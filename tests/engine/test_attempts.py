@@ -21,9 +21,9 @@ class SlowStore(MemoryStore):
         super().__init__()
         self.seconds = seconds
 
-    async def receipt(self, session: str, submission: str) -> bytes | None:
+    async def receipt(self, session: str, id: str) -> bytes | None:
         await trio.sleep(self.seconds)
-        return await super().receipt(session, submission)
+        return await super().receipt(session, id)
 
     async def commit(self, commit: Any) -> None:
         await trio.sleep(self.seconds)

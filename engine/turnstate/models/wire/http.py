@@ -100,7 +100,7 @@ class HTTPOptions:
         if self.http2 and find_spec("h2") is None:
             raise InvalidInput("http2: the package h2 is missing; install turnstate[http2]")
         if self.proxy is not None:
-            given: Any = self.proxy.reveal() if isinstance(self.proxy, Secret) else self.proxy
+            given: Any = self.proxy.reveal() if isinstance(self.proxy, Secret) else self.proxy  # pyright: ignore[reportUnnecessaryIsInstance]
             check_url(given, "proxy")
 
     def tls(self) -> ssl.SSLContext:
