@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import attrs
 import pytest
+import trio
 
 from tests.engine.helpers import StrictModel
 from turnstate import (
@@ -22,9 +23,11 @@ from turnstate import (
     Refused,
     SessionHandle,
     Tool,
+    ToolContext,
     tool,
 )
 from turnstate.policy import AsDeclared, Policy, PolicyContext, Verdict
+from turnstate.stores import InboxItem
 from turnstate.testing import ScriptedModel, call
 
 Answer = Callable[[SessionHandle, Call], Awaitable[Receipt]]
@@ -359,3 +362,75 @@ async def test_a_question_from_below_shows_all() -> None:
     assert (asked.covers, asked.arguments, bool(asked.digest)) == ("tool", {"amount": 1}, True)
     result, _ = await go_on(world, above, asked, ANSWERS["token"])
     assert (result.outcome, world.ran) == ("completed", ["1: 1"])
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("version", ["", "2"])
+async def test_a_call_that_had_begun_is_run_again_by_the_same_tool_only(version: str) -> None:
+    """A call that may run again after a crash does so under the tool that began it; under another version it is unknown."""
+    store, ran, began = MemoryStore(), list[str](), trio.Event()
+
+    def of(version: str) -> Agent[None]:
+        async def note() -> str:
+            ran.append(version)
+            began.set()
+            if len(ran) == 1:
+                await trio.sleep_forever()
+            return "noted"
+
+        made = tool(note, on_crash="rerun", version=version)
+        return Agent[None](
+            ScriptedModel(lambda request: "done" if len(request.messages) > 1 else call("note")), tools=[made]
+        )
+
+    async with Engine(of(""), store, grace=0) as engine, engine.session("s").turn("go"):
+        await began.wait()
+    async with Engine(of(version), store) as engine, engine.session("s").resume() as turn:
+        result = await turn.result()
+    assert ([found.status for found in result.calls], ran) == ((["unknown"], [""]) if version else (["ok"], ["", ""]))
+
+
+@pytest.mark.trio
+async def test_a_key_is_of_one_life() -> None:
+    """A session that is made anew under its id has other idempotency keys, and so has the same session elsewhere."""
+    keys: list[str] = []
+
+    async def pay(ctx: ToolContext[None]) -> str:
+        keys.append(ctx.idempotency_key)
+        return "paid"
+
+    agent = Agent[None](
+        ScriptedModel(lambda request: "done" if len(request.messages) > 1 else call("pay")), tools=[pay]
+    )
+    same = MemoryStore()
+    for store in (same, same, MemoryStore()):
+        async with Engine(agent, store) as engine:
+            await engine.session("s").run("go")
+            assert await engine.delete("s")
+    assert len(set(keys)) == len(keys) == 3
+
+
+class Hidden(MemoryStore):
+    """A store in which what others posted is found late."""
+
+    until = 0.0
+
+    async def inbox(self, sessions: Sequence[str]) -> Sequence[InboxItem]:
+        return () if trio.current_time() < self.until else await super().inbox(sessions)
+
+
+@pytest.mark.trio
+async def test_an_answer_is_found_before_its_question_expires(autojump_clock: object) -> None:
+    """A driver looks for what was posted in time before it lets a request expire, also where it had not seen it yet."""
+    world, store = World(), Hidden()
+    agent = world.agent(world.pay(expires=60))
+    async with Engine(agent, store) as engine, engine.session("s").turn("go") as turn:
+        store.until = trio.current_time() + 59.999
+        (asked,) = (await turn.result(check=False)).waiting
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Client(store).session("s").approve, asked)
+            with trio.fail_after(1000):
+                while (result := await turn.result(check=False)).outcome == "waiting":  # noqa: ASYNC110
+                    await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+    assert (result.calls[0].status, world.ran) == ("ok", ["1: 1"])

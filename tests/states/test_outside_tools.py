@@ -347,3 +347,14 @@ def test_how_it_is_shown() -> None:
     scene = Scene.calling(OUTSIDE)
     shown = display_call(scene.calls[0])
     assert (shown.state, shown.running, shown.asks) == ("input-available", False, (scene.calls[0],))
+
+
+def test_an_approval_for_the_session_leaves_what_waits_for_a_result_alone() -> None:
+    """A call whose result is awaited is not asked for again because a like call is approved for the session."""
+    scene = Scene.started(GATED)
+    scene.reply(*wants("gated", "gated", arguments='{"n": 1}'))
+    scene.answer("approve", 0)
+    assert [call.wants for call in scene.calls] == ["result", "decision"]
+    scene.answer("approve", 1, for_session=True)
+    assert [call.began for call in scene.calls] == [1, 1]
+    assert len(scene.told(ResultRequested)) == 2
