@@ -415,7 +415,7 @@ class Hidden(MemoryStore):
 
     until = 0.0
 
-    async def inbox(self, sessions: Sequence[str]) -> Sequence[InboxItem]:
+    async def inbox(self, sessions: Sequence[str] | None = None) -> Sequence[InboxItem]:
         return () if trio.current_time() < self.until else await super().inbox(sessions)
 
 
