@@ -100,7 +100,9 @@ class SessionCore:
 
     def copy(self) -> SessionCore:
         """An independent copy, for looking ahead; take it between commits."""
-        return SessionCore(self.checkpoint.copy(), self.transcript.copy(), self.rules)
+        other = SessionCore(self.checkpoint.copy(), self.transcript.copy(), self.rules)
+        other._work.asked_before |= self._work.asked_before
+        return other
 
     @property
     def checkpoint(self) -> Checkpoint:
