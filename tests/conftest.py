@@ -8,7 +8,7 @@ import pytest
 # Before anything imports them: their assertions are to explain themselves.
 pytest.register_assert_rewrite("turnstate.testing")
 
-from tests.depth import Depth  # noqa: E402
+from tests.depth import FULL, Depth  # noqa: E402
 from tests.servers.fixtures import (  # noqa: E402
     aimock_process,
     aimock_server,
@@ -21,6 +21,14 @@ from tests.servers.fixtures import (  # noqa: E402
 pytest_plugins = ["tests.selection"]
 
 __all__ = ["aimock_process", "aimock_server", "llama_server", "llmock_process", "llmock_server", "quick_clock"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A quick run leaves out what is marked as deep: long tests beside which a shorter one holds the same."""
+    left_out = [] if FULL else [item for item in items if item.get_closest_marker("deep")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("deep")]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -28,6 +28,7 @@ def test_yes_runs_to_a_completed_turn(tmp_path: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 88
 
 
+@pytest.mark.deep
 def test_nothing_is_left(tmp_path: Path) -> None:
     """By default no file stays behind; with --keep they do, and it says where. It prints the same each time."""
     done = run("demo")
@@ -99,6 +100,7 @@ async def test_a_person_answers(tmp_path: Path) -> None:
     assert "outbox    nothing" in demo.text
 
 
+@pytest.mark.deep
 @pytest.mark.trio
 async def test_no_to_the_charge(tmp_path: Path) -> None:
     """A person who says no at once sees a turn that ends, without a kill."""

@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 import trio
 
+from tests.depth import pick
 from tests.engine.helpers import StrictModel
 from turnstate import Agent, Engine, MemoryStore, Refused, SQLiteStore, Store, TurnEnded, tool
 from turnstate.testing import call
+
+MANY = pick(60, 200)
 
 
 @pytest.mark.trio
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_many_sessions(kind: str, tmp_path: Path) -> None:
-    """Two hundred sessions run at once in one engine, each with its own history."""
+    """Many sessions run at once in one engine, each with its own history."""
     store: Store = MemoryStore() if kind == "memory" else SQLiteStore(tmp_path / "turns.db")
 
     @tool
@@ -37,10 +40,10 @@ async def test_many_sessions(kind: str, tmp_path: Path) -> None:
                 results[name] = (await engine.session(name).run(f"I am {name}")).text
 
         async with trio.open_nursery() as nursery:
-            for number in range(200):
+            for number in range(MANY):
                 nursery.start_soon(one, f"s{number}")
-        assert results == {f"s{n}": f"done s{n}" for n in range(200)}
-        assert len([info async for info in engine.sessions()]) == 200
+        assert results == {f"s{n}": f"done s{n}" for n in range(MANY)}
+        assert len([info async for info in engine.sessions()]) == MANY
         assert len([m for m in await engine.session("s7").messages() if m.text == "s7"]) == 2
 
 

@@ -114,6 +114,7 @@ async def test_what_never_began_was_not_run(end: str) -> None:
     assert functions.begun in (2, 4)  # those of the turn that superseded it, perhaps
 
 
+@pytest.mark.deep
 @pytest.mark.trio
 async def test_time_in_the_queue_does_not_count() -> None:
     """Five calls that run one after the other each have the whole of their tool's time."""

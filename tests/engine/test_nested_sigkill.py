@@ -105,6 +105,7 @@ def test_killed_at_each_commit(when: str, tmp_path: Path) -> None:
     assert 10 < number < 59
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", range(pick(1, 4)))
 def test_killed_at_random(seed: int, tmp_path: Path) -> None:
     """Killed at random instants, again and again, the turn completes and charges at most once."""

@@ -108,6 +108,7 @@ def test_killed_between_states(when: str, tmp_path: Path) -> None:
     assert number > 8
 
 
+@pytest.mark.deep
 def test_killed_again_and_again(tmp_path: Path) -> None:
     """Killed at each state one after the other, the turn still ends."""
     for state in pick(list(EXPECTED)[1::3], list(EXPECTED)):

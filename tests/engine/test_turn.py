@@ -619,6 +619,7 @@ async def test_time_limit(autojump_clock: trio.testing.MockClock) -> None:
         assert (result.outcome, result.calls[-1].status) == ("limit", "unknown")
 
 
+@pytest.mark.deep
 @pytest.mark.trio
 async def test_request_waits(autojump_clock: trio.testing.MockClock) -> None:
     """A request without a deadline still waits after a week (case 64)."""

@@ -120,6 +120,7 @@ def memory() -> int:
     return tracemalloc.get_traced_memory()[0]
 
 
+@pytest.mark.deep
 @pytest.mark.trio
 async def test_memory_is_flat(autojump_clock: Any) -> None:
     """Over many turns in one process nothing piles up: a turn that is over leaves nothing behind in memory."""

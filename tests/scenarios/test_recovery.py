@@ -273,6 +273,7 @@ async def test_what_cannot_be_read_is_left_alone(change: Any, words: str) -> Non
     assert kept.stored.checkpoint == broken
 
 
+@pytest.mark.deep
 @pytest.mark.trio
 async def test_every_row_over_a_real_file(tmp_path: Path, autojump_clock: Clock) -> None:
     """C1, C2: on SQLite, killed before and after each commit of a turn with a hook, a call and a question, it ends."""

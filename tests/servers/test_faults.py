@@ -90,6 +90,7 @@ async def test_a_refusal_fails_the_turn_at_once(llmock_server: LLMock, protocol:
     assert following.text == ANSWER["text"]
 
 
+@pytest.mark.deep
 async def test_the_server_has_nothing_to_say_against_its_clients(llmock_server: LLMock) -> None:
     """Retry-After is kept, delays grow, and a cut stream is not taken for an answer: so the server judges."""
     for protocol in PROTOCOLS:
