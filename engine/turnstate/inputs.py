@@ -58,8 +58,8 @@ def call_refs(calls: Iterable[Call | str]) -> dict[str, str | None]:
             found[call.id] = call.digest if asked else None
         else:
             name = checks.text("calls", call, expected="a call, its token or its id")
-            id, mark, digest = name.partition("#")
-            found[id] = digest if mark else None
+            id, _, digest = name.partition("#")
+            found[id] = digest or None  # a token without a digest says no more than the id
     if not found:
         raise InvalidInput("calls: expected at least one call, its token or its id")
     return found

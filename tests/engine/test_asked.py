@@ -310,6 +310,23 @@ async def test_a_bare_id_means_what_was_shown() -> None:
 
 
 @pytest.mark.trio
+@pytest.mark.parametrize("name", ["m2.0", "m2.0#"])
+async def test_a_token_without_a_digest_is_a_bare_id(name: str) -> None:
+    """A client that showed nothing refuses each way to name a call without what was asked about it, and nothing is posted."""
+    world = World()
+    await waiting(world, world.agent(world.pay()))
+    async with Client(world.store) as client:
+        for answer in (
+            client.session("s").approve(name),
+            client.session("s").deny(name),
+            client.session("s").provide(name),
+        ):
+            with pytest.raises(Refused, match="has not shown"):
+                await answer
+        assert not await world.store.inbox(["s"])
+
+
+@pytest.mark.trio
 async def test_a_grant_holds_for_the_tool_that_was_approved() -> None:
     """An approval for the session given for one version of a tool does not cover the next one."""
     world = World()
